@@ -1,0 +1,69 @@
+//! Configuration: TOML file, then environment, then one validation that reports every fault at once.
+//!
+//! One struct per section; a field's doc line says what it means, its `Default` is the default, and its environment variable is
+//! `IBEX_<SECTION>__<KEY>`.
+
+mod auth;
+mod context;
+mod limits;
+mod memory;
+mod policy;
+mod providers;
+mod server;
+mod store;
+
+use serde::{Deserialize, Serialize};
+
+pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
+pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
+pub use limits::{LimitOverride, RateLimitConfig};
+pub use memory::MemoryConfig;
+pub use policy::{Effect, PolicyConfig, RuleConfig};
+pub use providers::{AuthStyle, ModelConfig, ProviderConfig, SystemRole, UpstreamConfig};
+pub use server::{LogConfig, LogFormat, ServerConfig};
+pub use store::{KeysConfig, StoreConfig};
+
+/// Where the binary runs. Outside development the safer of two behaviours is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Environment {
+    /// A developer's machine.
+    #[default]
+    Development,
+    /// Before production, with its rules.
+    Staging,
+    /// Real users.
+    Production,
+}
+
+/// The whole configuration, as written: every key present, defaults filled in.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where the binary runs: `development`, `staging` or `production` (`IBEX_ENV`).
+    pub env: Environment,
+    /// Listener, body limits and timeouts of the client side.
+    pub server: ServerConfig,
+    /// Log output.
+    pub log: LogConfig,
+    /// The durable store.
+    pub store: StoreConfig,
+    /// Server keys.
+    pub keys: KeysConfig,
+    /// Credentials.
+    pub auth: AuthConfig,
+    /// Timeouts and pool of the provider side.
+    pub upstream: UpstreamConfig,
+    /// Providers by name. `OPENAI_BASE_URL` and `OPENAI_API_KEY` define the one named `openai`.
+    pub providers: std::collections::BTreeMap<String, ProviderConfig>,
+    /// Models beyond the built-in catalogue: first match wins.
+    pub models: Vec<ModelConfig>,
+    /// Request, token and stream rates.
+    pub rate_limit: RateLimitConfig,
+    /// Model rules and context switches.
+    pub policy: PolicyConfig,
+    /// Context assembly.
+    pub context: ContextConfig,
+    /// Memory limits.
+    pub memory: MemoryConfig,
+}

@@ -1,0 +1,33 @@
+//! IBEX: an OpenAI-compatible reverse proxy that gives agents memory.
+//!
+//! Two folders are the two paths of the product; each `mod.rs` lists its stages in order and holds no other logic.
+//!
+//! ```text
+//! request/        one chat request, from the first header to the last byte of the answer
+//!   body limit -> bearer token -> agent binding -> policy snapshot -> request rate -> read and validate
+//!     -> token rate -> directive and session -> context assembly -> provider handoff -> response relay
+//!
+//! memory/write/   one memory, from the body to the row
+//!   validate -> exact dedup -> embed -> persist -> after-commit effects
+//! ```
+//!
+//! Everything else is a service that stands outside the paths and never imports them.
+
+pub mod ids;
+pub mod seams;
+pub mod error;
+pub mod config;
+pub mod request;
+pub mod openai;
+pub mod auth;
+pub mod policy;
+pub mod limits;
+pub mod providers;
+pub mod memory;
+pub mod store;
+pub mod tokens;
+pub mod server;
+pub mod app;
+pub mod tasks;
+pub mod telemetry;
+pub mod cli;

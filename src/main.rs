@@ -1,0 +1,3 @@
+//! The `ibex` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! THE MEMORY WRITE PATH.

@@ -1,0 +1,4 @@
+//! THE REQUEST PATH.
+
+pub mod context;
+pub mod validation;

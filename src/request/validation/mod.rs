@@ -1,0 +1,1 @@
+//! Read and validate: fields, limits, tool pairs, model rule.

@@ -1,0 +1,118 @@
+//! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine.
+//!
+//! Every write bumps one store-wide revision and appends to the change feed in the same transaction, so a cache that has applied
+//! the feed up to revision `r` is exactly the store at `r`, whichever process wrote.
+
+pub mod sqlite;
+mod types;
+
+use async_trait::async_trait;
+
+use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
+use crate::memory::{Memory, PartitionKey};
+
+pub use types::{
+    Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome, ListFilter, ListPage, NewDirective, Org, OrgStatus,
+    StoredToken,
+};
+
+/// Why the store could not answer. It never carries row contents.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The engine failed or is unreachable; a retry may help.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// A name or number is already taken.
+    #[error("{0} already exists")]
+    Conflict(&'static str),
+    /// The row to change does not exist (or belongs to somebody else, which reads the same).
+    #[error("no such {0}")]
+    Missing(&'static str),
+    /// A stored row could not be read back.
+    #[error("a stored {0} is damaged")]
+    Damaged(&'static str),
+}
+
+/// Organisations, agents and tokens.
+#[async_trait]
+pub trait IdentityStore: Send + Sync {
+    /// Creates an organisation.
+    async fn create_org(&self, org: Org) -> Result<(), StoreError>;
+    /// One organisation.
+    async fn org(&self, id: OrgId) -> Result<Option<Org>, StoreError>;
+    /// Every organisation, oldest first.
+    async fn orgs(&self) -> Result<Vec<Org>, StoreError>;
+    /// Suspends or reactivates an organisation.
+    async fn set_org_status(&self, id: OrgId, status: OrgStatus) -> Result<(), StoreError>;
+    /// Creates an agent.
+    async fn create_agent(&self, agent: Agent) -> Result<(), StoreError>;
+    /// One agent, if it belongs to `org`.
+    async fn agent(&self, org: OrgId, id: AgentId) -> Result<Option<Agent>, StoreError>;
+    /// The agents of an organisation, oldest first.
+    async fn agents(&self, org: OrgId) -> Result<Vec<Agent>, StoreError>;
+    /// Changes an agent's status.
+    async fn set_agent_status(&self, org: OrgId, id: AgentId, status: AgentStatus) -> Result<(), StoreError>;
+    /// Stores a token's digest and claims.
+    async fn create_token(&self, token: StoredToken) -> Result<(), StoreError>;
+    /// One token by its identifier (the public part of a PAT).
+    async fn token(&self, id: TokenId) -> Result<Option<StoredToken>, StoreError>;
+    /// The tokens of an organisation, oldest first.
+    async fn tokens(&self, org: OrgId) -> Result<Vec<StoredToken>, StoreError>;
+    /// Revokes a token at `at`; revoking twice keeps the first time.
+    async fn revoke_token(&self, id: TokenId, at: jiff::Timestamp) -> Result<(), StoreError>;
+}
+
+/// Directives: append-only versions and one active pointer per agent.
+#[async_trait]
+pub trait DirectiveStore: Send + Sync {
+    /// The active version of an agent's directive.
+    async fn active_directive(&self, org: OrgId, agent: AgentId) -> Result<Option<DirectiveVersion>, StoreError>;
+    /// Every version, newest first, the active one marked.
+    async fn directive_versions(&self, org: OrgId, agent: AgentId) -> Result<Vec<DirectiveVersion>, StoreError>;
+    /// Appends the next version; it is not active until promoted.
+    async fn add_directive(&self, directive: NewDirective) -> Result<DirectiveVersion, StoreError>;
+    /// Makes `version` the active one and remembers the one it replaces.
+    async fn promote_directive(&self, org: OrgId, agent: AgentId, version: u32) -> Result<DirectiveVersion, StoreError>;
+    /// Makes the version that was active before the current one active again.
+    async fn rollback_directive(&self, org: OrgId, agent: AgentId) -> Result<DirectiveVersion, StoreError>;
+}
+
+/// Memories.
+#[async_trait]
+pub trait MemoryStore: Send + Sync {
+    /// Inserts memories in one transaction, in order. A memory whose partition already holds an active row with the same content hash
+    /// is not inserted: that row's retrieval count is bumped and its identifier returned. `Memory::revision` is set by the store.
+    async fn insert_memories(&self, memories: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError>;
+    /// The active memory of this partition with this content hash.
+    async fn memory_by_hash(&self, partition: &PartitionKey, hash: [u8; 32]) -> Result<Option<MemoryId>, StoreError>;
+    /// One memory if one of `partitions` holds it, whatever its status but `forgotten`.
+    async fn memory(&self, partitions: &[PartitionKey], id: MemoryId) -> Result<Option<Memory>, StoreError>;
+    /// A page of memories of `partitions`, newest first.
+    async fn list_memories(&self, partitions: &[PartitionKey], filter: ListFilter) -> Result<ListPage, StoreError>;
+    /// Every active memory of a partition, oldest first, with vectors: what an index loads.
+    async fn partition_memories(&self, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError>;
+    /// Forgets one memory: content, vector, metadata and source text are erased, a tombstone with the hash stays. Returns the partition.
+    async fn forget_memory(&self, partitions: &[PartitionKey], id: MemoryId, at: jiff::Timestamp) -> Result<Option<PartitionKey>, StoreError>;
+    /// Counts a use of each memory. Best effort telemetry: not fsynced, not in the change feed.
+    async fn bump_retrieved(&self, ids: Vec<MemoryId>, at: jiff::Timestamp) -> Result<(), StoreError>;
+    /// How many active memories a partition holds.
+    async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;
+}
+
+/// The feed that keeps caches true across processes.
+#[async_trait]
+pub trait ChangeFeed: Send + Sync {
+    /// The newest revision.
+    async fn revision(&self) -> Result<i64, StoreError>;
+    /// Changes after `revision`, oldest first, at most `limit`.
+    async fn changes_after(&self, revision: i64, limit: usize) -> Result<Vec<Change>, StoreError>;
+    /// Whether anything at all may have been written since the last call; cheap enough to ask several times a second.
+    async fn poll(&self) -> Result<bool, StoreError>;
+    /// Answers a trivial query: the readiness probe.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Everything durable.
+pub trait Store: IdentityStore + DirectiveStore + MemoryStore + ChangeFeed {}
+
+impl<T: IdentityStore + DirectiveStore + MemoryStore + ChangeFeed> Store for T {}

@@ -1,0 +1,218 @@
+//! The rows that are not memories.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::Permissions;
+use crate::ids::{AgentId, MemoryId, OrgId, TokenId, UserId};
+use crate::memory::{Memory, PartitionKey, Status};
+
+macro_rules! stored_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// The stored and wire name.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The value with this stored name.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+stored_enum!(
+    /// Whether an organisation may use the service.
+    OrgStatus {
+        /// In use.
+        Active = "active",
+        /// Every request is refused with `ORG_SUSPENDED`.
+        Suspended = "suspended",
+    }
+);
+
+stored_enum!(
+    /// Whether an agent may be used.
+    AgentStatus {
+        /// In use.
+        Active = "active",
+        /// Stopped for a while.
+        Paused = "paused",
+        /// Stopped by an operator.
+        Suspended = "suspended",
+        /// Out of use for good.
+        Archived = "archived",
+    }
+);
+
+stored_enum!(
+    /// Where a directive goes among the messages (contract, section 4).
+    DirectiveMode {
+        /// A system message before all others.
+        SystemFirst = "system_first",
+        /// A system message after the leading run of system messages.
+        SystemAppend = "system_append",
+        /// In front of the first user message's text.
+        UserPrepend = "user_prepend",
+    }
+);
+
+/// A tenant.
+#[derive(Debug, Clone)]
+pub struct Org {
+    /// Identity.
+    pub id: OrgId,
+    /// A name for people.
+    pub name: String,
+    /// Status.
+    pub status: OrgStatus,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// An agent of a tenant.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// Identity.
+    pub id: AgentId,
+    /// Its tenant.
+    pub org: OrgId,
+    /// A name for people.
+    pub name: String,
+    /// Status.
+    pub status: AgentStatus,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// A personal access token as it is kept: never the secret, only a keyed digest of the whole token.
+#[derive(Debug, Clone)]
+pub struct StoredToken {
+    /// The public part.
+    pub id: TokenId,
+    /// The tenant.
+    pub org: OrgId,
+    /// The agent it is bound to; the header is optional then and must match.
+    pub agent: Option<AgentId>,
+    /// The user it is bound to.
+    pub user: Option<UserId>,
+    /// A name for people.
+    pub name: String,
+    /// What it may do.
+    pub permissions: Permissions,
+    /// HMAC-SHA-256 of the whole token under the server's token key.
+    pub digest: [u8; 32],
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// End of validity.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// One version of an agent's directive.
+#[derive(Debug, Clone)]
+pub struct DirectiveVersion {
+    /// The tenant.
+    pub org: OrgId,
+    /// The agent.
+    pub agent: AgentId,
+    /// Counts from 1 for each agent.
+    pub version: u32,
+    /// The text.
+    pub content: std::sync::Arc<str>,
+    /// Where it goes.
+    pub mode: DirectiveMode,
+    /// SHA-256 of the text.
+    pub content_hash: [u8; 32],
+    /// Whether it is the active version.
+    pub active: bool,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// A directive version to append.
+#[derive(Debug, Clone)]
+pub struct NewDirective {
+    /// The tenant.
+    pub org: OrgId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The text, 1 to 32,768 bytes.
+    pub content: std::sync::Arc<str>,
+    /// Where it goes.
+    pub mode: DirectiveMode,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// What became of one memory of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InsertOutcome {
+    /// Stored, at this revision.
+    Inserted {
+        /// The row's revision.
+        revision: i64,
+    },
+    /// An active row of the partition has the same content.
+    Duplicate {
+        /// That row.
+        existing: MemoryId,
+    },
+}
+
+/// Which memories to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListFilter {
+    /// Rows after this one (a memory id from a former page).
+    pub after: Option<MemoryId>,
+    /// At most this many rows.
+    pub limit: usize,
+    /// Only this status; without it every status but `forgotten`.
+    pub status: Option<Status>,
+    /// Only memories with this label.
+    pub category: Option<crate::memory::Category>,
+}
+
+/// A page of memories.
+#[derive(Debug, Clone)]
+pub struct ListPage {
+    /// Newest first.
+    pub memories: Vec<Memory>,
+    /// Whether more rows follow.
+    pub has_more: bool,
+}
+
+/// What kind of row changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// An organisation's row.
+    Org(OrgId),
+    /// An agent's row.
+    Agent(OrgId, AgentId),
+    /// A token's row.
+    Token(TokenId),
+    /// An agent's active directive.
+    Directive(OrgId, AgentId),
+    /// A memory of a partition was inserted, changed or forgotten.
+    Memory(PartitionKey, MemoryId),
+}
+
+/// One entry of the change feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The store-wide revision of the write.
+    pub revision: i64,
+    /// What changed.
+    pub kind: ChangeKind,
+}

@@ -1,0 +1,43 @@
+//! Counting tokens: exact byte-pair counts where the vocabulary is known, a labelled conservative estimate elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+/// Which tokenizer a model uses, and so what a count of its tokens means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// OpenAI's `o200k_base`; counted exactly.
+    O200kBase,
+    /// OpenAI's `cl100k_base`; counted exactly.
+    Cl100kBase,
+    /// Anthropic's; estimated.
+    Claude,
+    /// Not known; estimated with the widest margin.
+    Unknown,
+}
+
+/// The token counts of one text under every family, kept beside a stored memory so that packing never counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TokenCounts {
+    /// Exact `o200k_base` tokens.
+    pub o200k: u32,
+    /// Exact `cl100k_base` tokens.
+    pub cl100k: u32,
+    /// The estimate for Claude models.
+    pub claude: u32,
+    /// The estimate for unknown models.
+    pub unknown: u32,
+}
+
+impl TokenCounts {
+    /// The count under `family`.
+    #[must_use]
+    pub const fn of(&self, family: Family) -> u32 {
+        match family {
+            Family::O200kBase => self.o200k,
+            Family::Cl100kBase => self.cl100k,
+            Family::Claude => self.claude,
+            Family::Unknown => self.unknown,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The integration tests: one binary, its modules mirror the product.
