@@ -1,9 +1,11 @@
 //! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine.
 //!
 //! Every write bumps one store-wide revision and appends to the change feed in the same transaction, so a cache that has applied
-//! the feed up to revision `r` is exactly the store at `r`, whichever process wrote.
+//! the feed up to revision `r` is exactly the store at `r`, whichever process wrote. `keys` holds the server keys beside the store.
 
 pub mod sqlite;
+pub mod keys;
+mod files;
 mod types;
 
 use async_trait::async_trait;
@@ -80,21 +82,24 @@ pub trait DirectiveStore: Send + Sync {
 /// Memories.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// Inserts memories in one transaction, in order. A memory whose partition already holds an active row with the same content hash
-    /// is not inserted: that row's retrieval count is bumped and its identifier returned. `Memory::revision` is set by the store.
+    /// Inserts memories in one transaction, in order: all of them or, after an error, none. A memory whose partition already holds an
+    /// active row with the same content hash, also one earlier in the batch, is not inserted: that row's retrieval count and
+    /// `updated_at` are bumped and its identifier returned. `Memory::revision` is set by the store; times are kept to the microsecond.
     async fn insert_memories(&self, memories: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError>;
     /// The active memory of this partition with this content hash.
     async fn memory_by_hash(&self, partition: &PartitionKey, hash: [u8; 32]) -> Result<Option<MemoryId>, StoreError>;
     /// One memory if one of `partitions` holds it, whatever its status but `forgotten`.
     async fn memory(&self, partitions: &[PartitionKey], id: MemoryId) -> Result<Option<Memory>, StoreError>;
-    /// A page of memories of `partitions`, newest first.
+    /// A page of memories of `partitions` together, newest first.
     async fn list_memories(&self, partitions: &[PartitionKey], filter: ListFilter) -> Result<ListPage, StoreError>;
     /// Every active memory of a partition, oldest first, with vectors: what an index loads.
     async fn partition_memories(&self, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError>;
-    /// Forgets one memory: content, vector, metadata and source text are erased, a tombstone with the hash stays. Returns the partition.
+    /// Forgets one memory: content, labels, vector, metadata and source are erased, a tombstone with the hash stays. Returns the
+    /// partition, or nothing when none of `partitions` holds it or it is forgotten already.
     async fn forget_memory(&self, partitions: &[PartitionKey], id: MemoryId, at: jiff::Timestamp) -> Result<Option<PartitionKey>, StoreError>;
-    /// Counts a use of each memory. Best effort telemetry: not fsynced, not in the change feed.
-    async fn bump_retrieved(&self, ids: Vec<MemoryId>, at: jiff::Timestamp) -> Result<(), StoreError>;
+    /// Counts a use of each memory that one of `partitions` holds. Best effort telemetry: it returns before anything is stored, is not
+    /// fsynced and not in the change feed, and does not touch `updated_at`.
+    async fn bump_retrieved(&self, partitions: &[PartitionKey], ids: Vec<MemoryId>, at: jiff::Timestamp) -> Result<(), StoreError>;
     /// How many active memories a partition holds.
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;
 }
@@ -104,11 +109,13 @@ pub trait MemoryStore: Send + Sync {
 pub trait ChangeFeed: Send + Sync {
     /// The newest revision.
     async fn revision(&self) -> Result<i64, StoreError>;
-    /// Changes after `revision`, oldest first, at most `limit`.
+    /// Changes after `revision`, oldest first, at most `limit`. When the feed cannot say what happened since (its oldest entries are
+    /// trimmed, or `revision` is ahead of the store), the answer is a single [`ChangeKind::Everything`].
     async fn changes_after(&self, revision: i64, limit: usize) -> Result<Vec<Change>, StoreError>;
-    /// Whether anything at all may have been written since the last call; cheap enough to ask several times a second.
+    /// Whether anything at all may have been written since the last call, by whichever process; cheap enough to ask several times a
+    /// second. The answer is given once: one task asks and tells the others.
     async fn poll(&self) -> Result<bool, StoreError>;
-    /// Answers a trivial query: the readiness probe.
+    /// Answers a trivial query if reads work and writes are being taken: the readiness probe.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 

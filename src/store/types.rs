@@ -206,6 +206,9 @@ pub enum ChangeKind {
     Directive(OrgId, AgentId),
     /// A memory of a partition was inserted, changed or forgotten.
     Memory(PartitionKey, MemoryId),
+    /// Anything may have changed: the feed does not reach back to where the reader was. A cache drops all it has and goes on from this
+    /// entry's revision.
+    Everything,
 }
 
 /// One entry of the change feed.

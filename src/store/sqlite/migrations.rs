@@ -1,0 +1,33 @@
+//! The schema, as numbered steps compiled into the program. `PRAGMA user_version` holds the number of the last step applied.
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::error::OpenError;
+
+/// Step `n` is at index `n - 1`. A released step is never edited; a change is a new one.
+const STEPS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
+
+/// Brings the schema up to date. The version is read inside the write lock, so of two processes that start together one migrates
+/// and the other finds the work done.
+pub(super) fn migrate(conn: &Connection) -> Result<(), OpenError> {
+    let known = STEPS.len() as i64;
+    let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if found > known {
+        return Err(OpenError::NewerSchema { found, known });
+    }
+    let applied = usize::try_from(found).map_err(|_| OpenError::Foreign)?;
+    if applied == 0 && !is_empty(&transaction)? {
+        return Err(OpenError::Foreign);
+    }
+    for step in STEPS.iter().skip(applied) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn is_empty(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
+}
