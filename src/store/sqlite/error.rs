@@ -34,10 +34,10 @@ impl From<Error> for OpenError {
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        match error {
-            Error::SqliteFailure(failure, _) => Self::Unavailable(reason(failure)),
-            Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..) | Error::IntegralValueOutOfRange(..) => Self::Damaged("row"),
-            _ => Self::Unavailable("the engine refused a statement".to_owned()),
+        match error.sqlite_error() {
+            Some(failure) => Self::Unavailable(reason(*failure)),
+            // Without a code of the engine it is the binding that could not convert a value.
+            None => Self::Damaged("row"),
         }
     }
 }

@@ -7,12 +7,15 @@ use super::error::OpenError;
 /// Step `n` is at index `n - 1`. A released step is never edited; a change is a new one.
 const STEPS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
 
-/// Brings the schema up to date. The version is read inside the write lock, so of two processes that start together one migrates
-/// and the other finds the work done.
+/// Brings the schema up to date. A file that is up to date is not written to, so opening it wakes nobody.
 pub(super) fn migrate(conn: &Connection) -> Result<(), OpenError> {
     let known = STEPS.len() as i64;
+    if version(conn)? == known {
+        return Ok(());
+    }
+    // The version is read again inside the write lock: of two processes that start together one migrates, the other finds it done.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
-    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let found = version(&transaction)?;
     if found > known {
         return Err(OpenError::NewerSchema { found, known });
     }
@@ -26,6 +29,10 @@ pub(super) fn migrate(conn: &Connection) -> Result<(), OpenError> {
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(())
+}
+
+fn version(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 fn is_empty(conn: &Connection) -> rusqlite::Result<bool> {
