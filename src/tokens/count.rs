@@ -40,8 +40,14 @@ impl Count {
     /// [`MixedFamilies`] when the families differ, even if one of the counts is zero.
     pub fn plus(self, other: Self) -> Result<Self, MixedFamilies> {
         if self.family != other.family {
-            return Err(MixedFamilies { left: self.family, right: other.family });
+            return Err(MixedFamilies {
+                left: self.family,
+                right: other.family,
+            });
         }
-        Ok(Self::new(self.family, self.tokens.saturating_add(other.tokens)))
+        Ok(Self::new(
+            self.family,
+            self.tokens.saturating_add(other.tokens),
+        ))
     }
 }

@@ -36,7 +36,9 @@ struct Inner {
 
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counter").field("entries", &self.inner.cache.entry_count()).finish_non_exhaustive()
+        f.debug_struct("Counter")
+            .field("entries", &self.inner.cache.entry_count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -45,9 +47,19 @@ impl Counter {
     #[must_use]
     pub fn new(hash_key: [u8; 32], cache_entries: u64) -> Self {
         let mut block = Key::<Hmac<Sha256>>::default();
-        block.iter_mut().zip(hash_key).for_each(|(slot, byte)| *slot = byte);
-        let cache = Cache::builder().max_capacity(cache_entries).build_with_hasher(foldhash::fast::RandomState::default());
-        Self { inner: Arc::new(Inner { keyed: Hmac::new(&block), cache }) }
+        block
+            .iter_mut()
+            .zip(hash_key)
+            .for_each(|(slot, byte)| *slot = byte);
+        let cache = Cache::builder()
+            .max_capacity(cache_entries)
+            .build_with_hasher(foldhash::fast::RandomState::default());
+        Self {
+            inner: Arc::new(Inner {
+                keyed: Hmac::new(&block),
+                cache,
+            }),
+        }
     }
 
     /// The tokens of `text` under `family`, for a request of `org`.
@@ -56,7 +68,9 @@ impl Counter {
     /// fail the request, by writing one.
     #[must_use]
     pub fn count(&self, org: OrgId, family: Family, text: &str) -> u32 {
-        let Some(bpe) = vocabulary(family) else { return estimate(text) };
+        let Some(bpe) = vocabulary(family) else {
+            return estimate(text);
+        };
         if text.len() < CACHED_FROM_BYTES {
             return saturate(bpe.count(text));
         }
@@ -78,7 +92,9 @@ impl Counter {
     /// The tokens of `text` under every family; what is stored beside a memory. Not cached: a memory is written once.
     #[must_use]
     pub fn counts(&self, text: &str) -> TokenCounts {
-        let of = |family| vocabulary(family).map_or_else(|| estimate(text), |bpe| saturate(bpe.count(text)));
+        let of = |family| {
+            vocabulary(family).map_or_else(|| estimate(text), |bpe| saturate(bpe.count(text)))
+        };
         TokenCounts {
             o200k: of(Family::O200kBase),
             cl100k: of(Family::Cl100kBase),
@@ -101,7 +117,10 @@ impl Counter {
         mac.update(&[family as u8]);
         mac.update(text.as_bytes());
         let mut digest = Digest::default();
-        digest.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
+        digest
+            .iter_mut()
+            .zip(mac.finalize().into_bytes())
+            .for_each(|(slot, byte)| *slot = byte);
         digest
     }
 }

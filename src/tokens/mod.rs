@@ -30,7 +30,12 @@ pub enum Family {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 4] = [Self::O200kBase, Self::Cl100kBase, Self::Claude, Self::Unknown];
+    pub const ALL: [Self; 4] = [
+        Self::O200kBase,
+        Self::Cl100kBase,
+        Self::Claude,
+        Self::Unknown,
+    ];
 
     /// Percent of the context window that is kept back for counting errors (contract, section 8).
     #[must_use]

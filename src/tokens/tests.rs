@@ -10,8 +10,16 @@ fn counter() -> Counter {
 /// Both exact families against an independent implementation.
 fn assert_exact(text: &str) {
     let counts = counter().counts(text);
-    assert_eq!(counts.o200k as usize, bpe_openai::o200k_base().count(text), "o200k: {text:.80?}");
-    assert_eq!(counts.cl100k as usize, bpe_openai::cl100k_base().count(text), "cl100k: {text:.80?}");
+    assert_eq!(
+        counts.o200k as usize,
+        bpe_openai::o200k_base().count(text),
+        "o200k: {text:.80?}"
+    );
+    assert_eq!(
+        counts.cl100k as usize,
+        bpe_openai::cl100k_base().count(text),
+        "cl100k: {text:.80?}"
+    );
 }
 
 #[test]
@@ -65,10 +73,19 @@ fn the_cache_is_keyed_by_organisation_family_content_and_key() {
     let (first, second) = (counter(), Counter::new([8; 32], 1_000));
     let (org, text) = (OrgId::new(), "x".repeat(100));
     let base = first.digest_for_test(org, Family::O200kBase, &text);
-    assert_eq!(base, first.clone().digest_for_test(org, Family::O200kBase, &text));
-    assert_ne!(base, first.digest_for_test(OrgId::new(), Family::O200kBase, &text));
+    assert_eq!(
+        base,
+        first.clone().digest_for_test(org, Family::O200kBase, &text)
+    );
+    assert_ne!(
+        base,
+        first.digest_for_test(OrgId::new(), Family::O200kBase, &text)
+    );
     assert_ne!(base, first.digest_for_test(org, Family::Cl100kBase, &text));
-    assert_ne!(base, first.digest_for_test(org, Family::O200kBase, &text.repeat(2)));
+    assert_ne!(
+        base,
+        first.digest_for_test(org, Family::O200kBase, &text.repeat(2))
+    );
     assert_ne!(base, second.digest_for_test(org, Family::O200kBase, &text));
 }
 
@@ -92,10 +109,22 @@ fn debug_output_holds_no_key() {
 #[test]
 fn counts_of_two_families_do_not_add() {
     let exact = Count::new(Family::O200kBase, 3);
-    assert_eq!(exact.plus(Count::new(Family::O200kBase, 4)), Ok(Count::new(Family::O200kBase, 7)));
-    let mixed = MixedFamilies { left: Family::O200kBase, right: Family::Claude };
+    assert_eq!(
+        exact.plus(Count::new(Family::O200kBase, 4)),
+        Ok(Count::new(Family::O200kBase, 7))
+    );
+    let mixed = MixedFamilies {
+        left: Family::O200kBase,
+        right: Family::Claude,
+    };
     assert_eq!(exact.plus(Count::zero(Family::Claude)), Err(mixed));
-    assert_eq!(Count::new(Family::Claude, u32::MAX).plus(Count::new(Family::Claude, 1)).unwrap().tokens, u32::MAX);
+    assert_eq!(
+        Count::new(Family::Claude, u32::MAX)
+            .plus(Count::new(Family::Claude, 1))
+            .unwrap()
+            .tokens,
+        u32::MAX
+    );
 }
 
 proptest! {

@@ -37,8 +37,13 @@ impl BudgetInput {
     /// The policy's share of the window, or what the request asks for if that is more; never above what the model can answer with.
     fn reserve(&self) -> u32 {
         let share = percent(self.window, RESERVE_PERCENT);
-        let policy = share.min(self.max_output).min(self.reserve_max).max(self.reserve_min);
-        policy.max(self.requested_max.unwrap_or(0)).min(self.max_output)
+        let policy = share
+            .min(self.max_output)
+            .min(self.reserve_max)
+            .max(self.reserve_min);
+        policy
+            .max(self.requested_max.unwrap_or(0))
+            .min(self.max_output)
     }
 }
 
@@ -123,7 +128,12 @@ mod tests {
     }
 
     fn reserve(window: u32, max_output: u32, requested_max: Option<u32>) -> u32 {
-        Budget::plan(BudgetInput { requested_max, ..input(Family::O200kBase, window, max_output) }).unwrap().response_reserve
+        Budget::plan(BudgetInput {
+            requested_max,
+            ..input(Family::O200kBase, window, max_output)
+        })
+        .unwrap()
+        .response_reserve
     }
 
     #[test]
@@ -152,25 +162,60 @@ mod tests {
 
     #[test]
     fn the_reserve_is_bounded_by_policy_request_and_model() {
-        assert_eq!(reserve(128_000, 16_384, None), 4_096, "the greatest reserve");
+        assert_eq!(
+            reserve(128_000, 16_384, None),
+            4_096,
+            "the greatest reserve"
+        );
         assert_eq!(reserve(1_000, 4_096, None), 500, "the least reserve");
-        assert_eq!(reserve(10_001, 4_096, None), 1_500, "the share, rounded down");
-        assert_eq!(reserve(8_192, 200, None), 200, "the least reserve yields to what the model can say");
-        assert_eq!(reserve(128_000, 16_384, Some(10_000)), 10_000, "the request's own limit");
-        assert_eq!(reserve(128_000, 16_384, Some(1_000_000)), 16_384, "the model's limit");
-        assert_eq!(reserve(128_000, 16_384, Some(5)), 4_096, "a small request does not lower the policy");
+        assert_eq!(
+            reserve(10_001, 4_096, None),
+            1_500,
+            "the share, rounded down"
+        );
+        assert_eq!(
+            reserve(8_192, 200, None),
+            200,
+            "the least reserve yields to what the model can say"
+        );
+        assert_eq!(
+            reserve(128_000, 16_384, Some(10_000)),
+            10_000,
+            "the request's own limit"
+        );
+        assert_eq!(
+            reserve(128_000, 16_384, Some(1_000_000)),
+            16_384,
+            "the model's limit"
+        );
+        assert_eq!(
+            reserve(128_000, 16_384, Some(5)),
+            4_096,
+            "a small request does not lower the policy"
+        );
     }
 
     #[test]
     fn the_safety_buffer_depends_on_the_family() {
-        let safety = |family| Budget::plan(input(family, 12_345, 1_000)).unwrap().safety_buffer;
+        let safety = |family| {
+            Budget::plan(input(family, 12_345, 1_000))
+                .unwrap()
+                .safety_buffer
+        };
         assert_eq!(Family::ALL.map(safety), [246, 246, 617, 1_234]);
     }
 
     #[test]
     fn an_overdrawn_window_leaves_nothing_and_is_constrained() {
-        let messages = |tokens| BudgetInput { messages: Count::new(Family::Claude, tokens), ..input(Family::Claude, 4_000, 500) };
-        let left = |tokens| Budget::plan(messages(tokens)).map(|b| (b.usable, b.constrained)).unwrap();
+        let messages = |tokens| BudgetInput {
+            messages: Count::new(Family::Claude, tokens),
+            ..input(Family::Claude, 4_000, 500)
+        };
+        let left = |tokens| {
+            Budget::plan(messages(tokens))
+                .map(|b| (b.usable, b.constrained))
+                .unwrap()
+        };
         assert_eq!(left(3_044), (256, false));
         assert_eq!(left(3_045), (255, true));
         assert_eq!(left(u32::MAX), (0, true));
@@ -180,11 +225,38 @@ mod tests {
     fn a_count_of_another_family_is_refused_wherever_it_stands() {
         let base = input(Family::O200kBase, 10_000, 1_000);
         let foreign = Count::new(Family::Unknown, 1);
-        let mixed = Err(MixedFamilies { left: Family::O200kBase, right: Family::Unknown });
-        assert_eq!(Budget::plan(BudgetInput { directive: foreign, ..base }), mixed);
-        assert_eq!(Budget::plan(BudgetInput { messages: foreign, ..base }), mixed);
-        assert_eq!(Budget::plan(BudgetInput { tool_schemas: foreign, ..base }), mixed);
-        assert_eq!(Budget::plan(BudgetInput { formatter_overhead: foreign, ..base }), mixed);
+        let mixed = Err(MixedFamilies {
+            left: Family::O200kBase,
+            right: Family::Unknown,
+        });
+        assert_eq!(
+            Budget::plan(BudgetInput {
+                directive: foreign,
+                ..base
+            }),
+            mixed
+        );
+        assert_eq!(
+            Budget::plan(BudgetInput {
+                messages: foreign,
+                ..base
+            }),
+            mixed
+        );
+        assert_eq!(
+            Budget::plan(BudgetInput {
+                tool_schemas: foreign,
+                ..base
+            }),
+            mixed
+        );
+        assert_eq!(
+            Budget::plan(BudgetInput {
+                formatter_overhead: foreign,
+                ..base
+            }),
+            mixed
+        );
     }
 
     proptest! {

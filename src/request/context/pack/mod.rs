@@ -29,7 +29,11 @@ pub struct Item {
 impl Item {
     /// The value, with nonsense made harmless: one NaN would win or lose every comparison of the table.
     fn worth(&self) -> f32 {
-        if self.value.is_finite() { self.value.max(0.0) } else { 0.0 }
+        if self.value.is_finite() {
+            self.value.max(0.0)
+        } else {
+            0.0
+        }
     }
 }
 
@@ -144,19 +148,40 @@ fn exact(items: &[Item], capacity: u32) -> Vec<usize> {
 fn bucketed(items: &[Item], capacity: u32) -> Vec<usize> {
     let cells = (capacity / BUCKET_TOKENS).max(1) as usize;
     let table = table::solve(&entries(items, capacity, BUCKET_TOKENS), cells);
-    let starts = [table, improve::by_density(items, capacity), improve::best_single(items, capacity)];
+    let starts = [
+        table,
+        improve::by_density(items, capacity),
+        improve::best_single(items, capacity),
+    ];
     let improved = starts.map(|start| improve::improve(items, capacity, &start));
-    let best = improved.into_iter().reduce(|best, other| if other.value > best.value { other } else { best });
+    let best = improved.into_iter().reduce(|best, other| {
+        if other.value > best.value {
+            other
+        } else {
+            best
+        }
+    });
     best.map(|best| best.chosen).unwrap_or_default()
 }
 
 /// What can enter a table of cells of `bucket` tokens: worth something, and not heavier than the whole capacity. Lengths are
 /// rounded to the nearest cell, so that errors cancel out in a sum; nothing that has a length becomes free.
 fn entries(items: &[Item], capacity: u32, bucket: u32) -> Vec<Entry> {
-    let candidates = items.iter().enumerate().filter(|(_, item)| item.worth() > 0.0 && item.tokens <= capacity);
+    let candidates = items
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| item.worth() > 0.0 && item.tokens <= capacity);
     let entry = |(position, item): (usize, &Item)| {
-        let cells = if item.tokens == 0 { 0 } else { (item.tokens.saturating_add(bucket / 2) / bucket).max(1) };
-        Entry { position, value: item.worth(), cells: cells as usize }
+        let cells = if item.tokens == 0 {
+            0
+        } else {
+            (item.tokens.saturating_add(bucket / 2) / bucket).max(1)
+        };
+        Entry {
+            position,
+            value: item.worth(),
+            cells: cells as usize,
+        }
     };
     candidates.map(entry).collect()
 }
@@ -175,5 +200,8 @@ fn greedy(items: &[Item], capacity: u32) -> Packed {
             break;
         }
     }
-    Packed { skipped_unseen: items.len() - seen, ..Packed::new(items, chosen, Path::Greedy, 1) }
+    Packed {
+        skipped_unseen: items.len() - seen,
+        ..Packed::new(items, chosen, Path::Greedy, 1)
+    }
 }

@@ -41,13 +41,18 @@ pub(super) fn solve(entries: &[Entry], capacity: usize) -> Vec<usize> {
         prefix += entry.cells;
         let last = prefix.min(capacity);
         // Beyond the old prefix everything so far fits.
-        best.iter_mut().take(last + 1).skip(before + 1).for_each(|cell| *cell = prefix_value);
+        best.iter_mut()
+            .take(last + 1)
+            .skip(before + 1)
+            .for_each(|cell| *cell = prefix_value);
         prefix_value += entry.value;
 
         let first = entry.cells.max(capacity.saturating_sub(total - prefix));
         let start = taken.len();
         let len = (last + 1).saturating_sub(first);
-        let with = best.get(first - entry.cells..first - entry.cells + len).unwrap_or_default();
+        let with = best
+            .get(first - entry.cells..first - entry.cells + len)
+            .unwrap_or_default();
         let without = best.get(first..first + len).unwrap_or_default();
         let row = updated.get_mut(..len).unwrap_or_default();
         update(row, with, without, entry.value);
@@ -55,7 +60,13 @@ pub(super) fn solve(entries: &[Entry], capacity: usize) -> Vec<usize> {
         if let Some(cells) = best.get_mut(first..first + len) {
             cells.copy_from_slice(row);
         }
-        rows.push(Choices { entry: *entry, prefix, first, start, len });
+        rows.push(Choices {
+            entry: *entry,
+            prefix,
+            first,
+            start,
+            len,
+        });
     }
     trace(&rows, &taken, capacity)
 }
@@ -73,8 +84,14 @@ fn trace(rows: &[Choices], taken: &[bool], capacity: usize) -> Vec<usize> {
     let mut room = capacity;
     let mut chosen = Vec::new();
     for row in rows.iter().rev() {
-        let answers = taken.get(row.start..row.start + row.len).unwrap_or_default();
-        let chose = room >= row.prefix || room.checked_sub(row.first).and_then(|cell| answers.get(cell)).is_some_and(|&taken| taken);
+        let answers = taken
+            .get(row.start..row.start + row.len)
+            .unwrap_or_default();
+        let chose = room >= row.prefix
+            || room
+                .checked_sub(row.first)
+                .and_then(|cell| answers.get(cell))
+                .is_some_and(|&taken| taken);
         if chose {
             chosen.push(row.entry.position);
             room -= row.entry.cells;

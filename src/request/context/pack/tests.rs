@@ -13,16 +13,27 @@ fn item(value: f32, tokens: u32) -> Item {
 fn optimum(items: &[Item], capacity: u32) -> f64 {
     let sets = 0_u32..1 << items.len();
     let worth = |set: u32| {
-        let members = items.iter().enumerate().filter(|(position, _)| set >> position & 1 == 1);
-        members.fold((0.0, 0_u64), |(value, tokens), (_, i)| (value + f64::from(i.value), tokens + u64::from(i.tokens)))
+        let members = items
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| set >> position & 1 == 1);
+        members.fold((0.0, 0_u64), |(value, tokens), (_, i)| {
+            (value + f64::from(i.value), tokens + u64::from(i.tokens))
+        })
     };
-    sets.map(worth).filter(|(_, tokens)| *tokens <= u64::from(capacity)).fold(0.0, |best, (value, _)| best.max(value))
+    sets.map(worth)
+        .filter(|(_, tokens)| *tokens <= u64::from(capacity))
+        .fold(0.0, |best, (value, _)| best.max(value))
 }
 
 /// The share of the optimum that was reached.
 fn quality(items: &[Item], capacity: u32, packed: &Packed) -> f64 {
     let best = optimum(items, capacity);
-    if best == 0.0 { 1.0 } else { f64::from(packed.total_value) / best }
+    if best == 0.0 {
+        1.0
+    } else {
+        f64::from(packed.total_value) / best
+    }
 }
 
 /// Up to 14 candidates in rank order, with a capacity between nothing and all of them.
@@ -34,7 +45,10 @@ fn problems(tokens: std::ops::Range<u32>) -> impl Strategy<Value = (Vec<Item>, u
 /// Puts candidates into rank order and makes a share of their tokens the capacity.
 fn ranked(mut raw: Vec<(f32, u32)>, share: f64) -> (Vec<Item>, u32) {
     raw.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let items: Vec<Item> = raw.into_iter().map(|(value, tokens)| item(value, tokens)).collect();
+    let items: Vec<Item> = raw
+        .into_iter()
+        .map(|(value, tokens)| item(value, tokens))
+        .collect();
     let capacity = items.iter().map(|i| f64::from(i.tokens)).sum::<f64>() * share;
     (items, capacity as u32)
 }
@@ -52,7 +66,15 @@ fn chosen(items: &[Item], capacity: u32) -> Vec<usize> {
 fn no_candidates_are_no_truncation() {
     for capacity in [0, 100] {
         let packed = pack(&[], capacity, CEILING);
-        assert_eq!((packed.path, packed.evaluated, packed.skipped, packed.budget_reached), (Path::Dp, 0, 0, false));
+        assert_eq!(
+            (
+                packed.path,
+                packed.evaluated,
+                packed.skipped,
+                packed.budget_reached
+            ),
+            (Path::Dp, 0, 0, false)
+        );
     }
 }
 
@@ -76,31 +98,60 @@ fn no_capacity_skips_every_candidate() {
 #[test]
 fn everything_is_taken_when_everything_fits() {
     let packed = pack(&[item(0.9, 10), item(0.0, 20), item(0.5, 70)], 100, 0);
-    assert_eq!((packed.chosen.as_slice(), packed.total_tokens), (&[0, 1, 2][..], 100));
-    assert_eq!((packed.path, packed.bucket, packed.budget_reached), (Path::Dp, 1, false));
+    assert_eq!(
+        (packed.chosen.as_slice(), packed.total_tokens),
+        (&[0, 1, 2][..], 100)
+    );
+    assert_eq!(
+        (packed.path, packed.bucket, packed.budget_reached),
+        (Path::Dp, 1, false)
+    );
 }
 
 #[test]
 fn two_short_items_beat_a_long_better_one() {
-    assert_eq!(chosen(&[item(0.9, 100), item(0.6, 50), item(0.5, 50)], 100), [1, 2]);
+    assert_eq!(
+        chosen(&[item(0.9, 100), item(0.6, 50), item(0.5, 50)], 100),
+        [1, 2]
+    );
 }
 
 #[test]
 fn of_equally_good_sets_the_higher_ranks_win() {
     assert_eq!(chosen(&[item(0.5, 30); 4], 60), [0, 1]);
-    assert_eq!(chosen(&[item(1.0, 60), item(0.5, 30), item(0.5, 30)], 60), [0]);
+    assert_eq!(
+        chosen(&[item(1.0, 60), item(0.5, 30), item(0.5, 30)], 60),
+        [0]
+    );
 }
 
 #[test]
 fn an_item_heavier_than_the_capacity_is_skipped_and_a_free_one_taken() {
-    let packed = pack(&[item(0.9, 101), item(0.8, 0), item(0.7, 100), item(0.6, 100)], 100, CEILING);
-    assert_eq!((packed.chosen.as_slice(), packed.skipped, packed.budget_reached), (&[1, 2][..], 2, true));
+    let packed = pack(
+        &[item(0.9, 101), item(0.8, 0), item(0.7, 100), item(0.6, 100)],
+        100,
+        CEILING,
+    );
+    assert_eq!(
+        (
+            packed.chosen.as_slice(),
+            packed.skipped,
+            packed.budget_reached
+        ),
+        (&[1, 2][..], 2, true)
+    );
     assert_eq!(packed.report(100).capacity, 100);
 }
 
 #[test]
 fn what_is_worth_nothing_takes_no_room() {
-    let items = [item(f32::NAN, 50), item(f32::INFINITY, 50), item(-1.0, 50), item(0.0, 50), item(0.1, 50)];
+    let items = [
+        item(f32::NAN, 50),
+        item(f32::INFINITY, 50),
+        item(-1.0, 50),
+        item(0.0, 50),
+        item(0.1, 50),
+    ];
     assert_eq!(chosen(&items, 100), [4]);
     assert_eq!(pack(&items, 100, coarse_ceiling(&items, 100)).chosen, [4]);
 }
@@ -126,17 +177,37 @@ fn the_rank_order_pass_stops_after_six_misses_in_a_row() {
     items.extend([item(0.6, 20); 6]);
     items.extend([item(0.5, 1); 3]);
     let packed = pack(&items, 100, 0);
-    assert_eq!((packed.chosen.as_slice(), packed.total_tokens), (&[0, 6][..], 95));
-    assert_eq!((packed.path, packed.evaluated, packed.skipped, packed.skipped_unseen), (Path::Greedy, 16, 14, 3));
+    assert_eq!(
+        (packed.chosen.as_slice(), packed.total_tokens),
+        (&[0, 6][..], 95)
+    );
+    assert_eq!(
+        (
+            packed.path,
+            packed.evaluated,
+            packed.skipped,
+            packed.skipped_unseen
+        ),
+        (Path::Greedy, 16, 14, 3)
+    );
     assert!(packed.budget_reached);
 }
 
 #[test]
 fn the_coarse_table_is_repaired_refilled_and_exchanged() {
     // 23 tokens round to one cell: four of them fill the table's four cells, and 92 tokens the 70 of the capacity.
-    let items = [item(0.9, 23), item(0.8, 23), item(0.7, 23), item(0.6, 23), item(0.1, 1)];
+    let items = [
+        item(0.9, 23),
+        item(0.8, 23),
+        item(0.7, 23),
+        item(0.6, 23),
+        item(0.1, 1),
+    ];
     let packed = pack(&items, 70, coarse_ceiling(&items, 70));
-    assert_eq!((packed.bucket, packed.chosen.as_slice(), packed.total_tokens), (16, &[0, 1, 2, 4][..], 70));
+    assert_eq!(
+        (packed.bucket, packed.chosen.as_slice(), packed.total_tokens),
+        (16, &[0, 1, 2, 4][..], 70)
+    );
 }
 
 /// Seventy candidates in rank order, and a share of their tokens as the capacity.
