@@ -1,6 +1,18 @@
 //! Counting tokens: exact byte-pair counts where the vocabulary is known, a labelled conservative estimate elsewhere.
 
+mod count;
+mod counter;
+#[cfg(test)]
+mod tests;
+
+pub use count::{Count, MixedFamilies};
+pub use counter::Counter;
+
 use serde::{Deserialize, Serialize};
+
+/// Tokens charged for one image part, whatever its size: six tiles of 170 and a base of 85, which is what OpenAI's tile formula
+/// gives a 2048 x 4096 picture at high detail. The encoded bytes say nothing about the price and are never counted.
+pub const IMAGE_TOKENS: u32 = 1_105;
 
 /// Which tokenizer a model uses, and so what a count of its tokens means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,6 +26,26 @@ pub enum Family {
     Claude,
     /// Not known; estimated with the widest margin.
     Unknown,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Self; 4] = [
+        Self::O200kBase,
+        Self::Cl100kBase,
+        Self::Claude,
+        Self::Unknown,
+    ];
+
+    /// Percent of the context window that is kept back for counting errors (contract, section 8).
+    #[must_use]
+    pub const fn safety_percent(self) -> u32 {
+        match self {
+            Self::O200kBase | Self::Cl100kBase => 2,
+            Self::Claude => 5,
+            Self::Unknown => 10,
+        }
+    }
 }
 
 /// The token counts of one text under every family, kept beside a stored memory so that packing never counts.
