@@ -1,8 +1,13 @@
 //! Text to vector. One trait; the built-in model needs no file, no runtime and no network.
 
+pub mod static_minilm;
+mod wordpiece;
+
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+
+pub use static_minilm::StaticMiniLm;
 
 /// The text could not be embedded.
 #[derive(Debug, Clone, thiserror::Error)]

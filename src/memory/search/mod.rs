@@ -1,1 +1,165 @@
 //! The read side: which memories answer a query, found within a deadline and inside a scope.
+//!
+//! A scope reads at most two partitions: the agent's own and its user's. Each is an [`Partition`] of its own, so no filter stands
+//! between two users. A search scans every vector, walks the postings of the query's terms, and adds the two normalised scores up.
+//!
+//! ```text
+//! terms, vectors     text and vectors in comparable form
+//! columns            the memories of a partition, and how they change
+//! partition          the lock around them: a pass holds it for one chunk at a time
+//! pass               one query over one partition: cosines and term scores of every row
+//! fusion             scores of all partitions on one scale, and what a score is worth
+//! index, hot         the two branches that a request asks
+//! ```
+
+mod terms;
+mod stop_words;
+mod vectors;
+mod columns;
+mod partition;
+mod pass;
+mod fusion;
+mod hot;
+mod index;
+pub mod standing;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::auth::Scope;
+use crate::memory::Memory;
+use crate::store::StoreError;
+
+pub use fusion::{Weights, search_partitions, search_weighted};
+pub use hot::HotSet;
+pub use index::{Index, IndexSettings};
+pub use partition::Partition;
+
+use terms::{Side, Term, fold, terms};
+use vectors::QueryVector;
+
+/// Words of a query that are searched for: a pasted document is no better a question than its ends.
+pub const QUERY_HEAD_WORDS: usize = 48;
+/// See [`QUERY_HEAD_WORDS`].
+pub const QUERY_TAIL_WORDS: usize = 16;
+
+/// The part of a user's message that recall asks about: all of a short one, the first and the last words of a long one. What is embedded
+/// and what is searched for is this same text.
+#[must_use]
+pub fn query_text(message: &str) -> std::borrow::Cow<'_, str> {
+    let most = QUERY_HEAD_WORDS + QUERY_TAIL_WORDS;
+    if message.split_whitespace().nth(most).is_none() {
+        return message.into();
+    }
+    let head: Vec<&str> = message.split_whitespace().take(QUERY_HEAD_WORDS).collect();
+    let mut tail: Vec<&str> = message.split_whitespace().rev().take(QUERY_TAIL_WORDS).collect();
+    tail.reverse();
+    format!("{} {}", head.join(" "), tail.join(" ")).into()
+}
+
+/// A question, prepared once for every branch; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Query(Arc<Prepared>);
+
+#[derive(Debug)]
+struct Prepared {
+    /// Distinct, in order of appearance.
+    terms: Vec<Term>,
+    /// Every word, folded but neither stopped nor stemmed: names are compared with these.
+    words: Vec<Term>,
+    vector: Option<QueryVector>,
+    model: Arc<str>,
+}
+
+impl Query {
+    /// Prepares `text` (see [`query_text`]). Without a vector the search is lexical only. `model` made the vector.
+    #[must_use]
+    pub fn new(text: &str, vector: Option<&[f32]>, model: Arc<str>) -> Self {
+        let mut distinct = Vec::new();
+        for term in terms(text, Side::Query) {
+            if !distinct.contains(&term) {
+                distinct.push(term);
+            }
+        }
+        let mut folded = String::with_capacity(text.len());
+        fold(text, &mut folded);
+        let words = folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() > 1).map(Term::of).collect();
+        Self(Arc::new(Prepared { terms: distinct, words, vector: vector.and_then(QueryVector::new), model }))
+    }
+
+    /// Whether there is nothing to search for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.terms.is_empty() && self.0.vector.is_none()
+    }
+
+    fn terms(&self) -> &[Term] {
+        &self.0.terms
+    }
+
+    fn names(&self, speaker: Term) -> bool {
+        self.0.words.contains(&speaker)
+    }
+
+    /// The vector, where it can be compared with vectors of `model`.
+    fn vector_for(&self, model: &str) -> Option<&QueryVector> {
+        self.0.vector.as_ref().filter(|_| &*self.0.model == model)
+    }
+}
+
+/// A memory that a branch found, with the raw features of the match. All numbers lie between 0 and 1.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    /// The memory.
+    pub memory: Arc<Memory>,
+    /// Cosine of query and memory, not below 0; 0 when either has no vector.
+    pub similarity: f32,
+    /// BM25 as a share of the greatest score the query's terms could reach.
+    pub lexical: f32,
+    /// Share of the query's terms that the memory contains, weighted by their rarity in the scope.
+    pub coverage: f32,
+    /// What the match is worth, on a scale that means the same for every query.
+    pub relevance: f32,
+}
+
+/// Why a search has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SearchError {
+    /// The deadline passed first.
+    #[error("the deadline passed")]
+    Deadline,
+    /// The partition could not be loaded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A worker thread was lost.
+    #[error("the search was interrupted")]
+    Interrupted,
+}
+
+/// Why a retrieval branch has no answer.
+pub type BranchError = SearchError;
+
+/// The memories that stand highest, scored against the query.
+#[async_trait]
+pub trait HotBranch: Send + Sync {
+    /// At most `limit` members that the query touches, best first.
+    ///
+    /// # Errors
+    /// When the deadline passes first or the store fails.
+    async fn hot(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError>;
+}
+
+/// The search over everything the scope may read.
+#[async_trait]
+pub trait ColdBranch: Send + Sync {
+    /// At most `limit` memories, best first.
+    ///
+    /// # Errors
+    /// When the deadline passes first or the store fails.
+    async fn cold(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError>;
+}
+
+#[cfg(test)]
+mod tests;

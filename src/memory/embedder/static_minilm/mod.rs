@@ -1,0 +1,135 @@
+//! The built-in model: a static table of 256-dimensional word-piece vectors, distilled from all-MiniLM-L6-v2 (Apache-2.0; the licence
+//! stands beside the table) and weighted by word frequency.
+//!
+//! The table is 30,522 little-endian `f32` row scales followed by as many rows of 256 signed bytes. A text's vector is the sum of
+//! scale x row over its pieces, brought to unit length. The table is used where it lies in the binary; nothing is copied.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use super::wordpiece::WordPiece;
+use super::{EmbedError, Embedder};
+
+/// Dimensions of a vector.
+pub const DIMENSIONS: usize = 256;
+
+/// Words of a query that are embedded: enough for any question, and a bound on the time a pasted document can take.
+pub const QUERY_WORDS: usize = 64;
+
+const MODEL: &str = "static-minilm-256/1";
+const ROWS: usize = 30_522;
+const SCALE_BYTES: usize = size_of::<f32>();
+
+static TABLE: &[u8; ROWS * (SCALE_BYTES + DIMENSIONS)] = include_bytes!("static_minilm_256_i8.bin");
+static VOCABULARY: &str = include_str!("vocab.txt");
+
+/// The built-in embedder.
+pub struct StaticMiniLm {
+    tokenizer: WordPiece,
+}
+
+impl StaticMiniLm {
+    /// Reads the vocabulary (a few milliseconds); make one and share it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { tokenizer: WordPiece::new(VOCABULARY) }
+    }
+
+    /// The vector of a query: at most its first [`QUERY_WORDS`] words. Synchronous, for the request path: microseconds.
+    #[must_use]
+    pub fn embed_one(&self, text: &str) -> Vec<f32> {
+        self.vector(text, QUERY_WORDS)
+    }
+
+    fn vector(&self, text: &str, max_words: usize) -> Vec<f32> {
+        let mut sum = [0f32; DIMENSIONS];
+        self.tokenizer.ids(text, max_words, |id| add_row(&mut sum, id));
+        let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
+        if norm > 0.0 {
+            sum.iter_mut().for_each(|x| *x /= norm);
+        }
+        sum.to_vec()
+    }
+}
+
+/// Adds scale x row of one piece. Ids come from the vocabulary, so they are inside the table; anything else adds nothing.
+fn add_row(sum: &mut [f32; DIMENSIONS], id: u32) {
+    let row = id as usize;
+    let Some((scale, _)) = TABLE.get(row * SCALE_BYTES..).and_then(|rest| rest.split_first_chunk::<SCALE_BYTES>()) else { return };
+    let start = ROWS * SCALE_BYTES + row * DIMENSIONS;
+    let Some(row) = TABLE.get(start..start + DIMENSIONS) else { return };
+    let scale = f32::from_le_bytes(*scale);
+    for (sum, &byte) in sum.iter_mut().zip(row) {
+        *sum += scale * f32::from(byte.cast_signed());
+    }
+}
+
+impl Default for StaticMiniLm {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for StaticMiniLm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StaticMiniLm").field("model", &MODEL).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Embedder for StaticMiniLm {
+    fn model(&self) -> &str {
+        MODEL
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        Ok(texts.iter().map(|text| self.vector(text, usize::MAX)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DIMENSIONS, ROWS, StaticMiniLm, VOCABULARY};
+    use crate::memory::embedder::Embedder;
+
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    #[test]
+    fn the_vocabulary_fits_the_table() {
+        assert_eq!(VOCABULARY.lines().count(), ROWS);
+    }
+
+    #[test]
+    fn related_texts_are_nearer_than_unrelated_ones() {
+        let model = StaticMiniLm::new();
+        let query = model.embed_one("Which puppy did she adopt?");
+        let near = model.embed_one("The dog came from an animal shelter.");
+        let far = model.embed_one("The invoice is due at the end of the quarter.");
+        assert_eq!(query.len(), DIMENSIONS);
+        assert!((cosine(&query, &query) - 1.0).abs() < 1e-5);
+        assert!(cosine(&query, &near) > cosine(&query, &far) + 0.1);
+    }
+
+    #[test]
+    fn a_text_without_words_is_the_zero_vector() {
+        assert_eq!(StaticMiniLm::new().embed_one(" \n"), vec![0.0; DIMENSIONS]);
+    }
+
+    #[test]
+    fn a_query_is_bounded_and_a_document_is_not() {
+        let model = StaticMiniLm::new();
+        let long = format!("{} zebra", "tea ".repeat(super::QUERY_WORDS));
+        assert_eq!(model.embed_one(&long), model.embed_one(&"tea ".repeat(super::QUERY_WORDS)));
+        assert_ne!(model.vector(&long, usize::MAX), model.embed_one(&long));
+    }
+
+    #[tokio::test]
+    async fn a_batch_keeps_its_order() {
+        let model = StaticMiniLm::new();
+        let vectors = model.embed(&["one", "two"]).await.unwrap();
+        assert_eq!(vectors, [model.embed_one("one"), model.embed_one("two")]);
+    }
+}

@@ -1,0 +1,341 @@
+//! The memories of one partition as columns: append-only, a dead row stays until more than half are dead.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::ids::MemoryId;
+use crate::memory::{Memory, Status};
+
+use super::hot::HotMembers;
+use super::terms::{Side, Term, fold, terms};
+use super::vectors::{cosine, quantise};
+
+/// No row.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Fewer dead rows than this are never worth a compaction.
+const LEAST_DEAD: usize = 64;
+
+/// The fixed-size part of a row.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    /// Terms of the text.
+    pub(super) length: f32,
+    /// Validity in milliseconds: from (inclusive) and until (exclusive). A dead row is never valid.
+    pub(super) from: i64,
+    pub(super) until: i64,
+    /// The neighbour turns of a dialogue turn.
+    pub(super) previous: u32,
+    pub(super) next: u32,
+    /// Undoes the vector's bytes; 0 without a comparable vector.
+    pub(super) scale: f32,
+    /// Length of the sum of this turn's and the previous turn's vectors.
+    pub(super) pair_norm: f32,
+    /// Who speaks, by the first word of the name; only for dialogue turns.
+    pub(super) speaker: Option<Term>,
+}
+
+/// One document that contains a term.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posting {
+    pub(super) row: u32,
+    pub(super) count: u16,
+}
+
+/// The documents that contain a term, by row.
+#[derive(Debug, Default)]
+pub(super) struct Postings {
+    pub(super) list: Vec<Posting>,
+    /// How many of them are alive.
+    pub(super) live: u32,
+}
+
+/// What is known of an id: the newest revision applied, and the row when it has one.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    revision: i64,
+    row: u32,
+}
+
+/// A memory made ready outside the lock.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) memory: Arc<Memory>,
+    pub(super) terms: Vec<Term>,
+    bytes: Vec<i8>,
+    scale: f32,
+}
+
+impl Prepared {
+    /// Analyses `memory`. A vector of another model than `model` is left out: it can be compared with nothing here.
+    pub(super) fn new(memory: Arc<Memory>, model: &str) -> Self {
+        let (mut bytes, mut scale) = (Vec::new(), 0.0);
+        if let Some(embedding) = memory.embedding.as_ref().filter(|e| &*e.model == model) {
+            scale = quantise(&embedding.vector, &mut bytes);
+        }
+        let terms = if memory.status == Status::Active { terms(&memory.content, Side::Document) } else { Vec::new() };
+        Self { memory, terms, bytes, scale }
+    }
+}
+
+/// The columns.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// Grows when rows move: a pass that released the lock starts again.
+    pub(super) generation: u64,
+    pub(super) rows: Vec<Row>,
+    pub(super) memories: Vec<Option<Arc<Memory>>>,
+    pub(super) vectors: Vec<i8>,
+    pub(super) dimensions: usize,
+    pub(super) postings: HashMap<Term, Postings, RandomState>,
+    pub(super) live: usize,
+    pub(super) live_length: f64,
+    /// Live dialogue turns; without any the views that concern them are skipped.
+    pub(super) dialogue: usize,
+    pub(super) hot: HotMembers,
+    known: HashMap<MemoryId, Known, RandomState>,
+    turns: HashMap<(Term, u32), u32, RandomState>,
+}
+
+impl Columns {
+    pub(super) fn new(hot: usize) -> Self {
+        Self { hot: HotMembers::new(hot), ..Self::default() }
+    }
+
+    /// Brings one memory up to date. An older revision than the one applied changes nothing.
+    pub(super) fn upsert(&mut self, prepared: Prepared) {
+        let (id, revision) = (prepared.memory.id, prepared.memory.revision);
+        let old = self.known.get(&id).copied();
+        if old.is_some_and(|old| old.revision >= revision) {
+            return;
+        }
+        if let Some(old) = old {
+            if self.replace_in_place(old.row, &prepared) {
+                self.known.insert(id, Known { revision, row: old.row });
+                return;
+            }
+            self.kill(old.row);
+        }
+        let row = if prepared.memory.status == Status::Active { self.append(prepared) } else { NONE };
+        self.known.insert(id, Known { revision, row });
+        self.compact_when_worth_it();
+    }
+
+    /// Removes one memory for good: a forgotten id never comes back.
+    pub(super) fn remove(&mut self, id: MemoryId) {
+        if let Some(old) = self.known.insert(id, Known { revision: i64::MAX, row: NONE }) {
+            self.kill(old.row);
+            self.compact_when_worth_it();
+        }
+    }
+
+    pub(super) fn memory(&self, row: u32) -> Option<&Arc<Memory>> {
+        self.memories.get(row as usize)?.as_ref()
+    }
+
+    pub(super) fn row(&self, row: u32) -> Option<&Row> {
+        self.rows.get(row as usize)
+    }
+
+    pub(super) fn vector(&self, row: u32) -> &[i8] {
+        let start = row as usize * self.dimensions;
+        self.vectors.get(start..start + self.dimensions).unwrap_or_default()
+    }
+
+    /// When only votes, labels, validity and the like changed, the row stays.
+    fn replace_in_place(&mut self, row: u32, new: &Prepared) -> bool {
+        let Some(old) = self.memory(row) else { return false };
+        let same_text = old.content == new.memory.content && old.source == new.memory.source;
+        if !same_text || old.embedding != new.memory.embedding || new.memory.status != Status::Active {
+            return false;
+        }
+        let (from, until) = validity(&new.memory);
+        if let Some(columns) = self.rows.get_mut(row as usize) {
+            (columns.from, columns.until) = (from, until);
+        }
+        if let Some(slot) = self.memories.get_mut(row as usize) {
+            *slot = Some(Arc::clone(&new.memory));
+        }
+        self.hot.changed(row, &new.memory, &new.terms);
+        true
+    }
+
+    fn append(&mut self, prepared: Prepared) -> u32 {
+        let Ok(row) = u32::try_from(self.rows.len()) else { return NONE };
+        let scale = self.append_vector(&prepared);
+        self.append_postings(row, &prepared.terms);
+        #[expect(clippy::cast_precision_loss, reason = "a text has far fewer than 2^24 terms")]
+        let length = prepared.terms.len() as f32;
+        let (from, until) = validity(&prepared.memory);
+        let turn = turn_of(&prepared.memory);
+        let speaker = turn.and_then(|_| speaker_of(&prepared.memory.content));
+        self.rows.push(Row { length, from, until, previous: NONE, next: NONE, scale, pair_norm: 0.0, speaker });
+        self.live += 1;
+        self.live_length += f64::from(length);
+        self.hot.changed(row, &prepared.memory, &prepared.terms);
+        self.memories.push(Some(prepared.memory));
+        if let Some((session, turn)) = turn {
+            self.dialogue += 1;
+            self.turns.insert((session, turn), row);
+            let before = turn.checked_sub(1).and_then(|turn| self.turns.get(&(session, turn)).copied());
+            let after = turn.checked_add(1).and_then(|turn| self.turns.get(&(session, turn)).copied());
+            self.link(before.unwrap_or(NONE), row);
+            self.link(row, after.unwrap_or(NONE));
+        }
+        row
+    }
+
+    /// Appends the vector's bytes, or zeros. The first vector decides the dimensions; rows before it get zeros.
+    fn append_vector(&mut self, prepared: &Prepared) -> f32 {
+        if self.dimensions == 0 && prepared.scale > 0.0 {
+            self.dimensions = prepared.bytes.len();
+            self.vectors.resize(self.rows.len() * self.dimensions, 0);
+        }
+        if prepared.scale > 0.0 && prepared.bytes.len() == self.dimensions {
+            self.vectors.extend_from_slice(&prepared.bytes);
+            return prepared.scale;
+        }
+        self.vectors.resize((self.rows.len() + 1) * self.dimensions, 0);
+        0.0
+    }
+
+    fn append_postings(&mut self, row: u32, terms: &[Term]) {
+        for &term in terms {
+            let postings = self.postings.entry(term).or_default();
+            match postings.list.last_mut() {
+                Some(last) if last.row == row => last.count = last.count.saturating_add(1),
+                _ => {
+                    postings.list.push(Posting { row, count: 1 });
+                    postings.live += 1;
+                }
+            }
+        }
+    }
+
+    /// Makes `second` the turn after `first`; either may be absent.
+    fn link(&mut self, first: u32, second: u32) {
+        let norm = self.pair_norm(first, second);
+        if let Some(row) = self.rows.get_mut(first as usize) {
+            row.next = second;
+        }
+        if let Some(row) = self.rows.get_mut(second as usize) {
+            (row.previous, row.pair_norm) = (first, norm);
+        }
+    }
+
+    /// The length of the sum of two unit vectors.
+    fn pair_norm(&self, first: u32, second: u32) -> f32 {
+        let (Some(a), Some(b)) = (self.row(first), self.row(second)) else { return 0.0 };
+        let cosine = cosine(self.vector(first), a.scale, self.vector(second), b.scale);
+        (2.0 + 2.0 * cosine).max(0.25).sqrt()
+    }
+
+    /// Ends a row: its text goes at once, its place later.
+    fn kill(&mut self, row: u32) {
+        let Some(memory) = self.memories.get_mut(row as usize).and_then(Option::take) else { return };
+        let start = row as usize * self.dimensions;
+        if let Some(vector) = self.vectors.get_mut(start..start + self.dimensions) {
+            vector.fill(0);
+        }
+        if let Some(key) = turn_of(&memory) {
+            self.dialogue -= 1;
+            if self.turns.get(&key) == Some(&row) {
+                self.turns.remove(&key);
+            }
+        }
+        if let Some(dead) = self.rows.get_mut(row as usize) {
+            (dead.from, dead.until) = (i64::MAX, i64::MIN);
+            let (previous, next) = (std::mem::replace(&mut dead.previous, NONE), std::mem::replace(&mut dead.next, NONE));
+            self.live -= 1;
+            self.live_length -= f64::from(dead.length);
+            self.unlink(row, previous, next);
+        }
+        let mut terms = terms(&memory.content, Side::Document);
+        terms.sort_unstable();
+        terms.dedup();
+        for term in terms {
+            if let Some(postings) = self.postings.get_mut(&term) {
+                postings.live = postings.live.saturating_sub(1);
+            }
+        }
+        self.hot.removed(row);
+    }
+
+    fn unlink(&mut self, row: u32, previous: u32, next: u32) {
+        if let Some(before) = self.rows.get_mut(previous as usize).filter(|before| before.next == row) {
+            before.next = NONE;
+        }
+        if let Some(after) = self.rows.get_mut(next as usize).filter(|after| after.previous == row) {
+            (after.previous, after.pair_norm) = (NONE, 0.0);
+        }
+    }
+
+    fn compact_when_worth_it(&mut self) {
+        let dead = self.rows.len() - self.live;
+        if dead > LEAST_DEAD && dead > self.live {
+            self.compact();
+        }
+    }
+
+    /// Drops dead rows, keeping the order of the living. Nothing is analysed again.
+    fn compact(&mut self) {
+        let mut moved = vec![NONE; self.rows.len()];
+        let mut at = 0u32;
+        for (slot, memory) in moved.iter_mut().zip(&self.memories) {
+            if memory.is_some() {
+                *slot = at;
+                at += 1;
+            }
+        }
+        let place = |row: u32| moved.get(row as usize).copied().unwrap_or(NONE);
+        self.compact_vectors();
+        let mut alive = self.memories.iter().map(Option::is_some);
+        self.rows.retain(|_| alive.next().unwrap_or(false));
+        self.memories.retain(Option::is_some);
+        for row in &mut self.rows {
+            (row.previous, row.next) = (place(row.previous), place(row.next));
+        }
+        self.postings.retain(|_, postings| {
+            postings.list.retain_mut(|posting| {
+                posting.row = place(posting.row);
+                posting.row != NONE
+            });
+            postings.list.shrink_to_fit();
+            !postings.list.is_empty()
+        });
+        self.known.values_mut().for_each(|known| known.row = place(known.row));
+        self.turns.values_mut().for_each(|row| *row = place(*row));
+        self.hot.stale();
+        self.generation += 1;
+    }
+
+    fn compact_vectors(&mut self) {
+        if self.dimensions == 0 {
+            return;
+        }
+        let rows = self.vectors.chunks_exact(self.dimensions).zip(&self.memories);
+        self.vectors = rows.filter(|(_, memory)| memory.is_some()).flat_map(|(bytes, _)| bytes).copied().collect();
+    }
+}
+
+/// A memory's validity in milliseconds, rounded outwards: every hit is checked exactly before it leaves.
+fn validity(memory: &Memory) -> (i64, i64) {
+    (memory.valid_from.as_millisecond(), memory.valid_until.map_or(i64::MAX, |end| end.as_millisecond().saturating_add(1)))
+}
+
+/// The place of a dialogue turn.
+fn turn_of(memory: &Memory) -> Option<(Term, u32)> {
+    Some((Term::of(memory.source.session.as_deref()?), memory.source.turn?))
+}
+
+/// The first word of the name in `Name: text`.
+fn speaker_of(content: &str) -> Option<Term> {
+    let (name, _) = content.split_once(':')?;
+    let worthy = name.len() <= 40 && name.split_whitespace().count() <= 3 && name.chars().all(|c| c.is_alphanumeric() || " .-'".contains(c));
+    let first = name.split_whitespace().next().filter(|_| worthy)?;
+    let mut folded = String::new();
+    fold(first, &mut folded);
+    Some(Term::of(&folded))
+}

@@ -1,0 +1,247 @@
+//! Scores of all partitions on one scale, and what a score is worth.
+//!
+//! Cosines and BM25 are brought to 0..1 over everything that was searched and added up: sums gain over either alone, where sums of
+//! reciprocal ranks lose. Dialogue turns are also scored together with the turn before them, lend a part of their score to their
+//! neighbours, and gain when the query names their speaker; a turn such as "Yes, last summer!" is found by what surrounds it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::columns::Columns;
+use super::partition::{Interrupted, Partition};
+use super::pass::{K1, Lexical, Pass, TermWeights};
+use super::{Hit, Query, SearchError};
+
+/// The weights of the sum.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights {
+    /// Cosine of the text.
+    pub cosine: f32,
+    /// Cosine of the previous turn and this one.
+    pub pair_cosine: f32,
+    /// BM25 of the text.
+    pub lexical: f32,
+    /// BM25 of the previous turn and this one.
+    pub pair_lexical: f32,
+    /// Share of the better neighbour turn's score.
+    pub neighbour: f32,
+    /// The query names the speaker.
+    pub speaker: f32,
+}
+
+impl Weights {
+    /// Chosen on dialogue questions; without dialogue only the first four matter, and pairs equal their texts.
+    pub const CHOSEN: Self = Self { cosine: 0.5, pair_cosine: 0.3, lexical: 1.0, pair_lexical: 0.5, neighbour: 0.25, speaker: 0.15 };
+}
+
+/// Candidates, as a multiple of the limit, whose cosine is computed again in full precision.
+const REFINED: usize = 4;
+
+/// The best `limit` memories of `partitions` for `query` that are current at `now`, best first. Runs on the calling thread.
+///
+/// # Errors
+/// [`SearchError::Deadline`] when `deadline` passes first.
+pub fn search_partitions(partitions: &[Arc<Partition>], query: &Query, now: Timestamp, limit: usize, deadline: Instant) -> Result<Vec<Hit>, SearchError> {
+    search_weighted(partitions, query, now, limit, deadline, &Weights::CHOSEN)
+}
+
+/// [`search_partitions`] with other weights.
+///
+/// # Errors
+/// As there.
+pub fn search_weighted(
+    partitions: &[Arc<Partition>],
+    query: &Query,
+    now: Timestamp,
+    limit: usize,
+    deadline: Instant,
+    weights: &Weights,
+) -> Result<Vec<Hit>, SearchError> {
+    loop {
+        let search = Search { partitions, query, now, limit, deadline, weights };
+        match search.run() {
+            Ok(hits) => return Ok(hits),
+            Err(Interrupted::Deadline) => return Err(SearchError::Deadline),
+            Err(Interrupted::Moved) => {}
+        }
+    }
+}
+
+struct Search<'a> {
+    partitions: &'a [Arc<Partition>],
+    query: &'a Query,
+    now: Timestamp,
+    limit: usize,
+    deadline: Instant,
+    weights: &'a Weights,
+}
+
+/// A row of one of the partitions with its sum.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    partition: usize,
+    row: u32,
+    sum: f32,
+}
+
+impl Search<'_> {
+    fn run(&self) -> Result<Vec<Hit>, Interrupted> {
+        let terms = TermWeights::new(self.query, self.partitions);
+        let mut passes = Vec::with_capacity(self.partitions.len());
+        for partition in self.partitions {
+            passes.push(Pass::run(self.query, &terms, partition, self.deadline)?);
+        }
+        let scale = Scale::over(&passes);
+        let mut candidates = Vec::new();
+        for (at, (partition, pass)) in self.partitions.iter().zip(&passes).enumerate() {
+            self.collect(at, partition, pass, &scale, &mut candidates)?;
+        }
+        keep_best(&mut candidates, self.limit.saturating_mul(REFINED));
+        let mut hits = Vec::with_capacity(candidates.len());
+        for (at, (partition, pass)) in self.partitions.iter().zip(&passes).enumerate() {
+            partition.read(|columns| {
+                if columns.generation != pass.generation {
+                    return Err(Interrupted::Moved);
+                }
+                let own = candidates.iter().filter(|candidate| candidate.partition == at);
+                hits.extend(own.filter_map(|candidate| self.hit(columns, partition, pass, *candidate, &scale, &terms)));
+                Ok(())
+            })?;
+        }
+        hits.sort_unstable_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.memory.id.cmp(&y.memory.id)));
+        hits.truncate(self.limit);
+        Ok(calibrated(hits))
+    }
+
+    /// The current rows of one partition with their sums, neighbours and speakers included.
+    fn collect(&self, at: usize, partition: &Partition, pass: &Pass, scale: &Scale, into: &mut Vec<Candidate>) -> Result<(), Interrupted> {
+        let sums: Vec<f32> = (0..pass.rows).map(|row| scale.sum(self.weights, pass, row)).collect();
+        let now = self.now.as_millisecond();
+        partition.chunks(pass.generation, pass.rows, self.deadline, |columns, range| {
+            let rows = columns.rows.get(range.clone()).unwrap_or_default();
+            for ((index, row), &own) in (range.start..).zip(rows).zip(sums.get(range).unwrap_or_default()) {
+                if row.from > now || row.until <= now {
+                    continue;
+                }
+                let mut sum = own;
+                if pass.dialogue {
+                    let lent = |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
+                    sum += self.weights.neighbour * lent(row.previous).max(lent(row.next));
+                    if row.speaker.is_some_and(|speaker| self.query.names(speaker)) {
+                        sum += self.weights.speaker;
+                    }
+                }
+                if let Ok(row) = u32::try_from(index)
+                    && own > 0.0
+                {
+                    into.push(Candidate { partition: at, row, sum });
+                }
+            }
+        })
+    }
+
+    /// A candidate as a hit, its cosine in full precision.
+    fn hit(&self, columns: &Columns, partition: &Partition, pass: &Pass, candidate: Candidate, scale: &Scale, terms: &TermWeights) -> Option<(f32, Hit)> {
+        let memory = columns.memory(candidate.row).filter(|memory| memory.is_current(self.now))?;
+        let row = candidate.row as usize;
+        let coarse = pass.cosines.get(row).copied().unwrap_or(0.0);
+        let similarity = match self.query.vector_for(partition.model()) {
+            Some(vector) if !pass.cosines.is_empty() => vector.refine(columns.vector(candidate.row)) * columns.row(candidate.row)?.scale,
+            _ => 0.0,
+        };
+        let sum = candidate.sum + self.weights.cosine * (scale.cosine.of(similarity) - scale.cosine.of(coarse));
+        let lexical = pass.lexical.get(row).copied().unwrap_or_default();
+        let share = |part: f32| if terms.total > 0.0 { (part / terms.total).clamp(0.0, 1.0) } else { 0.0 };
+        let hit = Hit {
+            memory: Arc::clone(memory),
+            similarity: similarity.clamp(0.0, 1.0),
+            lexical: share(lexical.own / (K1 + 1.0)),
+            coverage: share(lexical.mass),
+            relevance: 0.0,
+        };
+        Some((sum, hit))
+    }
+}
+
+/// Keeps the `count` greatest, in any order.
+fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
+    if candidates.len() > count && count > 0 {
+        candidates.select_nth_unstable_by(count - 1, |a, b| b.sum.total_cmp(&a.sum));
+        candidates.truncate(count);
+    }
+}
+
+/// One raw score brought to 0..1.
+#[derive(Debug, Clone, Copy)]
+struct Channel {
+    low: f32,
+    high: f32,
+}
+
+impl Channel {
+    fn of(self, raw: f32) -> f32 {
+        if self.high > self.low { ((raw - self.low) / (self.high - self.low)).max(0.0) } else { 0.0 }
+    }
+
+    fn between_mean_and_greatest(values: impl Iterator<Item = f32> + Clone) -> Self {
+        let (sum, count) = values.clone().fold((0f64, 0u32), |(sum, count), x| (sum + f64::from(x), count + 1));
+        #[expect(clippy::cast_possible_truncation, reason = "a mean of cosines")]
+        let low = (sum / f64::from(count.max(1))) as f32;
+        Self { low, high: values.fold(f32::NEG_INFINITY, f32::max) }
+    }
+
+    fn up_to_greatest(values: impl Iterator<Item = f32>) -> Self {
+        Self { low: 0.0, high: values.fold(0.0, f32::max) }
+    }
+}
+
+/// The channels' ranges over everything that was searched.
+#[derive(Debug)]
+struct Scale {
+    cosine: Channel,
+    pair_cosine: Channel,
+    lexical: Channel,
+    pair_lexical: Channel,
+    dialogue: bool,
+}
+
+impl Scale {
+    fn over(passes: &[Pass]) -> Self {
+        let lexical = || passes.iter().flat_map(|pass| pass.lexical.iter());
+        let cosine = Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.cosines.iter().copied()));
+        let dialogue = passes.iter().any(|pass| pass.dialogue);
+        Self {
+            cosine,
+            pair_cosine: Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.pair_cosines.iter().copied())),
+            lexical: Channel::up_to_greatest(lexical().map(|l| l.own)),
+            pair_lexical: Channel::up_to_greatest(lexical().map(|l| l.pair)),
+            dialogue,
+        }
+    }
+
+    /// The weighted sum of a row's own channels. Outside dialogues a pair is its text.
+    fn sum(&self, weights: &Weights, pass: &Pass, row: usize) -> f32 {
+        let lexical = pass.lexical.get(row).copied().unwrap_or_default();
+        let cosine = pass.cosines.get(row).map_or(0.0, |&cosine| self.cosine.of(cosine));
+        let own_lexical = self.lexical.of(lexical.own);
+        let Lexical { pair, .. } = lexical;
+        let pair_cosine = pass.pair_cosines.get(row).map_or(cosine, |&pair| self.pair_cosine.of(pair));
+        let pair_lexical = if pass.dialogue { self.pair_lexical.of(pair) } else { own_lexical };
+        weights.cosine * cosine + weights.lexical * own_lexical + weights.pair_cosine * pair_cosine + weights.pair_lexical * pair_lexical
+    }
+}
+
+/// Turns sums into relevances: each is its share of the best sum, times the evidence that the best match is a match at all.
+fn calibrated(hits: Vec<(f32, Hit)>) -> Vec<Hit> {
+    let best = hits.first().map_or(0.0, |(sum, _)| *sum);
+    let belief = hits.iter().take(5).map(|(_, hit)| evidence(hit.similarity, hit.coverage)).fold(0.0, f32::max);
+    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
+    hits.into_iter().map(|(sum, hit)| Hit { relevance: relevance(sum), ..hit }).collect()
+}
+
+/// How far cosine and coverage alone speak for a match, the same for every query.
+pub(super) fn evidence(similarity: f32, coverage: f32) -> f32 {
+    1.0 / (1.0 + (2.0 - 3.0 * similarity - 3.0 * coverage).exp())
+}

@@ -1,0 +1,193 @@
+//! The hot set: the memories of a partition that stand highest whatever is asked, and the pinned ones.
+//!
+//! Each is scored with its real cosine and term overlap against the query; nothing is hot enough to be relevant by itself.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use foldhash::fast::RandomState;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::auth::Scope;
+use crate::memory::Memory;
+
+use super::columns::Columns;
+use super::fusion::evidence;
+use super::partition::{Interrupted, Partition};
+use super::pass::TermWeights;
+use super::terms::{Side, Term, terms};
+use super::{BranchError, Hit, HotBranch, Index, Query, SearchError, standing};
+
+/// Standing decays by days, so a ranking of members may be this old.
+const REFRESH_SECONDS: i64 = 600;
+
+/// A member, with its terms for the overlap.
+#[derive(Debug)]
+struct Member {
+    row: u32,
+    standing: f32,
+    pinned: bool,
+    terms: HashSet<Term, RandomState>,
+}
+
+impl Member {
+    fn new(row: u32, memory: &Memory, terms: &[Term], now: Timestamp) -> Self {
+        Self { row, standing: standing::standing(memory, now), pinned: memory.pinned, terms: terms.iter().copied().collect() }
+    }
+}
+
+/// The members of one partition: unknown until first asked for, then kept up to date with every change.
+#[derive(Debug, Default)]
+pub(super) struct HotMembers {
+    size: usize,
+    members: Vec<Member>,
+    chosen_at: Option<Timestamp>,
+    /// Counts changes, so that a choice made outside the lock notices that it is outdated.
+    changes: u64,
+}
+
+impl HotMembers {
+    /// Room for `size` members; pinned ones come on top, up to as many again.
+    pub(super) fn new(size: usize) -> Self {
+        Self { size, ..Self::default() }
+    }
+
+    /// A row was added or its standing has changed.
+    pub(super) fn changed(&mut self, row: u32, memory: &Memory, terms: &[Term]) {
+        self.changes += 1;
+        let Some(now) = self.chosen_at else { return };
+        self.members.retain(|member| member.row != row);
+        self.members.push(Member::new(row, memory, terms, now));
+        self.trim();
+    }
+
+    /// A row is gone. Its place stays empty until the next choice, unless many are.
+    pub(super) fn removed(&mut self, row: u32) {
+        self.changes += 1;
+        let before = self.members.len();
+        self.members.retain(|member| member.row != row);
+        if self.members.len() < before && self.members.len() * 2 < self.size {
+            self.chosen_at = None;
+        }
+    }
+
+    /// Rows have moved: the members must be chosen again.
+    pub(super) fn stale(&mut self) {
+        self.changes += 1;
+        self.chosen_at = None;
+        self.members.clear();
+    }
+
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        self.chosen_at.is_some_and(|at| (now.as_second() - at.as_second()).abs() < REFRESH_SECONDS)
+    }
+
+    fn install(&mut self, members: Vec<Member>, now: Timestamp) {
+        self.members = members;
+        self.chosen_at = Some(now);
+        self.trim();
+    }
+
+    /// Keeps the pinned and the highest others.
+    fn trim(&mut self) {
+        self.members.sort_by(|a, b| b.pinned.cmp(&a.pinned).then(b.standing.total_cmp(&a.standing)));
+        let pinned = self.members.iter().take_while(|member| member.pinned).count().min(self.size);
+        self.members.truncate(pinned + self.size);
+    }
+}
+
+/// The hot branch over the partitions of an index.
+#[derive(Debug, Clone)]
+pub struct HotSet {
+    index: Arc<Index>,
+}
+
+impl HotSet {
+    /// The hot sets of `index`'s partitions; they are loaded, kept current and dropped with it.
+    #[must_use]
+    pub fn new(index: Arc<Index>) -> Self {
+        Self { index }
+    }
+}
+
+#[async_trait]
+impl HotBranch for HotSet {
+    async fn hot(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError> {
+        let partitions = self.index.partitions(scope, deadline).await?;
+        let now = self.index.now();
+        let mut hits = hot_members(&partitions, query, now, deadline)?;
+        hits.retain(|hit| hit.memory.partition.visible_to(scope));
+        hits.truncate(limit);
+        Ok(hits)
+    }
+}
+
+/// Every member that the query touches, best first.
+pub(super) fn hot_members(partitions: &[Arc<Partition>], query: &Query, now: Timestamp, deadline: Instant) -> Result<Vec<Hit>, SearchError> {
+    let weights = TermWeights::new(query, partitions);
+    let mut hits = Vec::new();
+    for partition in partitions {
+        refresh(partition, now, deadline)?;
+        partition.read(|columns| {
+            let members = columns.hot.members.iter();
+            hits.extend(members.filter_map(|member| score(columns, partition, member, query, &weights, now)));
+        });
+    }
+    hits.sort_unstable_by(|a: &Hit, b: &Hit| b.relevance.total_cmp(&a.relevance).then_with(|| a.memory.id.cmp(&b.memory.id)));
+    Ok(hits)
+}
+
+fn score(columns: &Columns, partition: &Partition, member: &Member, query: &Query, weights: &TermWeights, now: Timestamp) -> Option<Hit> {
+    let memory = columns.memory(member.row).filter(|memory| memory.is_current(now))?;
+    let row = columns.row(member.row)?;
+    let vector = query.vector_for(partition.model()).filter(|v| v.dimensions() == columns.dimensions && row.scale > 0.0);
+    let similarity = vector.map_or(0.0, |v| v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0);
+    let matched: f32 = weights.terms.iter().filter(|(term, _)| member.terms.contains(term)).map(|(_, weight)| weight).sum();
+    let coverage = if weights.total > 0.0 { (matched / weights.total).clamp(0.0, 1.0) } else { 0.0 };
+    if similarity <= 0.0 && coverage <= 0.0 {
+        return None;
+    }
+    let relevance = evidence(similarity, coverage);
+    Some(Hit { memory: Arc::clone(memory), similarity, lexical: coverage, coverage, relevance })
+}
+
+/// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.
+fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(), SearchError> {
+    loop {
+        let (fresh, generation, rows, changes, size) =
+            partition.read(|c| (c.hot.is_fresh(now), c.generation, c.rows.len(), c.hot.changes, c.hot.size));
+        if fresh {
+            return Ok(());
+        }
+        let mut best: Vec<(bool, f32, u32, Arc<Memory>)> = Vec::new();
+        let read = partition.chunks(generation, rows, deadline, |columns, range| {
+            let memories = columns.memories.get(range.clone()).unwrap_or_default();
+            for (index, memory) in (range.start..).zip(memories) {
+                if let (Some(memory), Ok(row)) = (memory, u32::try_from(index)) {
+                    best.push((memory.pinned, standing::standing(memory, now), row, Arc::clone(memory)));
+                }
+            }
+            best.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+            let pinned = best.iter().take_while(|(pinned, ..)| *pinned).count().min(size);
+            best.truncate(pinned + size);
+        });
+        match read {
+            Err(Interrupted::Deadline) => return Err(SearchError::Deadline),
+            Err(Interrupted::Moved) => continue,
+            Ok(()) => {}
+        }
+        let members = best.iter().map(|(_, _, row, memory)| Member::new(*row, memory, &terms(&memory.content, Side::Document), now)).collect();
+        let installed = partition.write(|columns| {
+            let unchanged = columns.hot.changes == changes;
+            if unchanged {
+                columns.hot.install(members, now);
+            }
+            unchanged
+        });
+        if installed {
+            return Ok(());
+        }
+    }
+}
