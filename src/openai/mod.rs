@@ -1,1 +1,8 @@
 //! Wire types of the OpenAI API: the lossless request, the edits made to it, and the event tap. Nothing here knows tenants or memories.
+
+pub mod json;
+pub mod chat;
+pub mod edits;
+pub mod passthrough;
+pub mod inflate;
+pub mod sse;

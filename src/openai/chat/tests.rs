@@ -1,0 +1,1 @@
+//! What is read of a chat request, and what is refused.

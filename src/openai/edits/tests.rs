@@ -1,0 +1,1 @@
+//! Every byte outside the edited spans goes out as it came.

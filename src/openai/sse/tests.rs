@@ -1,0 +1,1 @@
+//! The taps against streams cut anywhere.

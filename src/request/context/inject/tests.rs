@@ -1,0 +1,1 @@
+//! Where injected text lands.
