@@ -34,7 +34,11 @@ impl Default for RateLimitConfig {
             default_rpm: 600,
             default_tpm: None,
             default_streams: Some(1_000),
-            global: LimitOverride { rpm: Some(60_000), streams: Some(10_000), tpm: None },
+            global: LimitOverride {
+                rpm: Some(60_000),
+                streams: Some(10_000),
+                tpm: None,
+            },
             org: LimitOverride::default(),
             agent: LimitOverride::default(),
             token: LimitOverride::default(),

@@ -3,6 +3,16 @@
 //! One struct per section; a field's doc line says what it means, its `Default` is the default, and its environment variable is
 //! `IBEX_<SECTION>__<KEY>`.
 
+mod load;
+mod env;
+mod tree;
+mod check;
+mod schema;
+mod every_key;
+mod resolve;
+mod validate;
+mod fault;
+
 mod auth;
 mod context;
 mod limits;
@@ -14,6 +24,11 @@ mod store;
 
 use serde::{Deserialize, Serialize};
 
+pub use env::{Variables, process_env};
+pub use fault::{ConfigFaults, Fault, Origin};
+pub use load::{Loaded, load};
+pub use validate::validate;
+
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use limits::{LimitOverride, RateLimitConfig};
@@ -22,6 +37,9 @@ pub use policy::{Effect, PolicyConfig, RuleConfig};
 pub use providers::{AuthStyle, ModelConfig, ProviderConfig, SystemRole, UpstreamConfig};
 pub use server::{LogConfig, LogFormat, ServerConfig};
 pub use store::{KeysConfig, StoreConfig};
+
+/// OpenAI's own base URL.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Where the binary runs. Outside development the safer of two behaviours is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,3 +85,6 @@ pub struct Config {
     /// Memory limits.
     pub memory: MemoryConfig,
 }
+
+#[cfg(test)]
+mod tests;
