@@ -16,7 +16,7 @@ pub struct RateLimitConfig {
     /// Streams open at once at every level that sets nothing else; unset = not limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_streams: Option<u32>,
-    /// The whole process.
+    /// The whole process. Built-in figures grow with a greater default.
     pub global: LimitOverride,
     /// Each organisation.
     pub org: LimitOverride,
@@ -34,11 +34,7 @@ impl Default for RateLimitConfig {
             default_rpm: 600,
             default_tpm: None,
             default_streams: Some(1_000),
-            global: LimitOverride {
-                rpm: Some(60_000),
-                streams: Some(10_000),
-                tpm: None,
-            },
+            global: LimitOverride { rpm: Some(60_000), streams: Some(10_000), tpm: None },
             org: LimitOverride::default(),
             agent: LimitOverride::default(),
             token: LimitOverride::default(),

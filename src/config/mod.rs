@@ -1,7 +1,15 @@
 //! Configuration: TOML file, then environment, then one validation that reports every fault at once.
 //!
 //! One struct per section; a field's doc line says what it means, its `Default` is the default, and its environment variable is
-//! `IBEX_<SECTION>__<KEY>`.
+//! `IBEX_<SECTION>__<KEY>`. `config/ibex.example.toml` lists all of them, and a test holds it to the structs.
+//!
+//! ```text
+//! load      the order of it all
+//! tree      the file, every setting with its line        env       variables as settings
+//! check     unknown names, wrong types, missing keys     schema    the tree of known keys (from every_key), near matches
+//! resolve   secret files, defaults that follow others    validate  combinations that cannot work
+//! fault     one fault, and the message with all of them
+//! ```
 
 mod load;
 mod env;

@@ -28,7 +28,7 @@ fn load_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigFaults> {
 fn refused(text: &str) -> String {
     let message = load_text(text, &[]).unwrap_err().to_string();
     let words = message.split('(').map(|part| match part.find("ibex.toml:") {
-        Some(at) => &part[at..],
+        Some(at) => part.get(at..).unwrap(),
         None => part,
     });
     words.collect::<Vec<_>>().join("(")
@@ -113,7 +113,9 @@ fn every_key_of_the_schema_has_a_variable() {
 
 #[test]
 fn misspelt_keys_are_refused_with_line_and_near_match() {
-    let message = refused("auth_tokenz = 1\n[rate_limit]\nrmp = 5\n\n[rate_limt]\ndefault_rpm = 4\n[providers.local]\nbase_ulr = 'https://x/v1'\nauth = 'none'\n");
+    let message = refused(
+        "auth_tokenz = 1\n[rate_limit]\nrmp = 5\n\n[rate_limt]\ndefault_rpm = 4\n[providers.local]\nbase_ulr = 'https://x/v1'\nauth = 'none'\n",
+    );
     assert_fault(&message, &["rate_limit.rmp", "(ibex.toml:3)", "no such key", "did you mean rate_limit.default_rpm?"]);
     assert_fault(&message, &["rate_limt", "(ibex.toml:5)", "did you mean rate_limit?"]);
     assert_fault(&message, &["auth_tokenz", "(ibex.toml:1)"]);
@@ -149,7 +151,8 @@ fn wrong_types_are_all_reported_in_plain_words() {
 
 #[test]
 fn syntax_errors_and_duplicates_do_not_hide_the_rest() {
-    let message = refused("[context]\nhot_limit = 1\nhot_limit = 2\ntimeout_ms = 45ms\n[[policy.rules]]\nmodel = no\neffect = 'deny'\n[log]\nlevl = 'info'\n");
+    let message =
+        refused("[context]\nhot_limit = 1\nhot_limit = 2\ntimeout_ms = 45ms\n[[policy.rules]]\nmodel = no\neffect = 'deny'\n[log]\nlevl = 'info'\n");
     assert_fault(&message, &["hot_limit", "(ibex.toml:3)", "set twice"]);
     assert_fault(&message, &["context.timeout_ms", "(ibex.toml:4)", "quotes"]);
     assert_fault(&message, &["policy.rules[0].model", "(ibex.toml:6)", "quotes"]);
