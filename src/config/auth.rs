@@ -40,7 +40,7 @@ pub struct IssuerConfig {
     /// A key set to fetch, `https://` (or loopback `http://` in development).
     #[serde(default)]
     pub jwks_url: Option<String>,
-    /// Algorithms accepted from the key set: any of RS256, ES256, EdDSA. Never HS256.
+    /// Algorithms accepted from the key set: any of RS256, ES256, EdDSA, and all three when empty. Never HS256.
     #[serde(default)]
     pub algorithms: Vec<String>,
     /// The claim with the organisation; with exactly one entry in `orgs` it may be absent from the token.
@@ -109,7 +109,7 @@ pub struct KeyConfig {
     /// For the others: the public key in PEM.
     #[serde(default)]
     pub public_key_pem: Option<String>,
-    /// A file with either of them.
+    /// A file with either of them; loading reads it into the field it stands for.
     #[serde(default)]
     pub file: Option<std::path::PathBuf>,
 }

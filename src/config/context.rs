@@ -40,15 +40,15 @@ pub struct ContextConfig {
     pub enabled: bool,
     /// Where injected text goes.
     pub layout: Layout,
-    /// The retrieval wall: from the start of assembly, in milliseconds.
+    /// The retrieval wall: from the start of assembly, in milliseconds; it shrinks to `timeout_ms` when only that one is set lower.
     pub deadline_ms: u64,
-    /// The whole assembly, from its start, in milliseconds; at least `deadline_ms`.
+    /// The whole assembly, from its start, in milliseconds; at least `deadline_ms`, and 5 more than it when only that one is set higher.
     pub timeout_ms: u64,
-    /// Limit of the directive branch, in milliseconds.
+    /// Limit of the directive branch, in milliseconds; this and the hot branch's shrink to `deadline_ms` when they are not set.
     pub directive_timeout_ms: u64,
     /// Limit of the hot branch, in milliseconds.
     pub hot_timeout_ms: u64,
-    /// Limit of the cold branch, in milliseconds.
+    /// Limit of the cold branch, in milliseconds; `deadline_ms` when not set.
     pub cold_timeout_ms: u64,
     /// Most memories from the hot set.
     pub hot_limit: usize,

@@ -1,7 +1,25 @@
 //! Configuration: TOML file, then environment, then one validation that reports every fault at once.
 //!
 //! One struct per section; a field's doc line says what it means, its `Default` is the default, and its environment variable is
-//! `IBEX_<SECTION>__<KEY>`.
+//! `IBEX_<SECTION>__<KEY>`. `config/ibex.example.toml` lists all of them, and a test holds it to the structs.
+//!
+//! ```text
+//! load      the order of it all
+//! tree      the file, every setting with its line        env       variables as settings
+//! check     unknown names, wrong types, missing keys     schema    the tree of known keys (from every_key), near matches
+//! resolve   secret files, defaults that follow others    validate  combinations that cannot work
+//! fault     one fault, and the message with all of them
+//! ```
+
+mod load;
+mod env;
+mod tree;
+mod check;
+mod schema;
+mod every_key;
+mod resolve;
+mod validate;
+mod fault;
 
 mod auth;
 mod context;
@@ -14,6 +32,11 @@ mod store;
 
 use serde::{Deserialize, Serialize};
 
+pub use env::{Variables, process_env};
+pub use fault::{ConfigFaults, Fault, Origin};
+pub use load::{Loaded, load};
+pub use validate::validate;
+
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use limits::{LimitOverride, RateLimitConfig};
@@ -22,6 +45,9 @@ pub use policy::{Effect, PolicyConfig, RuleConfig};
 pub use providers::{AuthStyle, ModelConfig, ProviderConfig, SystemRole, UpstreamConfig};
 pub use server::{LogConfig, LogFormat, ServerConfig};
 pub use store::{KeysConfig, StoreConfig};
+
+/// OpenAI's own base URL.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Where the binary runs. Outside development the safer of two behaviours is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,3 +93,6 @@ pub struct Config {
     /// Memory limits.
     pub memory: MemoryConfig,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! From the configuration as written to the one in use: secret files are read, and defaults that depend on other keys follow them.
+
+use super::fault::Fault;
+use super::{Config, ContextConfig, KeyConfig};
+
+/// Time kept for ranking, packing and formatting when `context.timeout_ms` follows `context.deadline_ms`, in milliseconds.
+const AFTER_RETRIEVAL_MS: u64 = 5;
+
+/// Completes `config`; `is_set` tells whether a key was written.
+pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec<Fault> {
+    follow_deadlines(&mut config.context, is_set);
+    follow_default_rates(config, is_set);
+    let mut faults = Vec::new();
+    for (i, issuer) in config.auth.issuers.iter_mut().enumerate() {
+        for (k, key) in issuer.keys.iter_mut().enumerate() {
+            faults.extend(read_key_file(key, &format!("auth.issuers[{i}].keys[{k}]")));
+        }
+    }
+    faults
+}
+
+/// Whoever sets one time only does not want a refusal because of the others: those keep inside it.
+fn follow_deadlines(context: &mut ContextConfig, is_set: &dyn Fn(&str) -> bool) {
+    let unset = |key: &str| !is_set(&format!("context.{key}"));
+    match (unset("deadline_ms"), unset("timeout_ms")) {
+        (true, false) => context.deadline_ms = context.deadline_ms.min(context.timeout_ms),
+        (false, true) => context.timeout_ms = context.timeout_ms.max(context.deadline_ms.saturating_add(AFTER_RETRIEVAL_MS)),
+        (true, true) | (false, false) => {}
+    }
+    if unset("cold_timeout_ms") {
+        context.cold_timeout_ms = context.deadline_ms;
+    }
+    if unset("hot_timeout_ms") {
+        context.hot_timeout_ms = context.hot_timeout_ms.min(context.deadline_ms);
+    }
+    if unset("directive_timeout_ms") {
+        context.directive_timeout_ms = context.directive_timeout_ms.min(context.deadline_ms);
+    }
+}
+
+/// The built-in figures of the whole process never stand below a default that the operator chose for every level.
+fn follow_default_rates(config: &mut Config, is_set: &dyn Fn(&str) -> bool) {
+    let rates = &mut config.rate_limit;
+    if !is_set("rate_limit.global.rpm") {
+        rates.global.rpm = rates.global.rpm.map(|rpm| rpm.max(rates.default_rpm));
+    }
+    if !is_set("rate_limit.global.streams") {
+        rates.global.streams = rates.global.streams.map(|streams| streams.max(rates.default_streams.unwrap_or(0)));
+    }
+}
+
+/// Puts the file's text where an inline key would stand. With an inline key as well, both are kept for the validation to refuse.
+fn read_key_file(key: &mut KeyConfig, path: &str) -> Option<Fault> {
+    if key.secret.is_some() || key.public_key_pem.is_some() {
+        return None;
+    }
+    let file = key.file.as_ref()?;
+    match std::fs::read_to_string(file) {
+        Ok(text) => {
+            let text = Some(text.trim().to_owned());
+            if key.algorithm == "HS256" {
+                key.secret = text
+            } else {
+                key.public_key_pem = text
+            }
+            key.file = None;
+            None
+        }
+        Err(error) => Some(Fault::new(format!("{path}.file"), format!("the file cannot be read: {error}"))),
+    }
+}

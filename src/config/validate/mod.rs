@@ -1,0 +1,79 @@
+//! Values that are fine alone and impossible together, or that would make the server refuse everything.
+
+mod auth;
+mod context;
+mod limits;
+mod providers;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use super::fault::Fault;
+use super::{Config, Environment};
+
+/// Everything that is wrong with the meaning of a configuration.
+#[must_use]
+pub fn validate(config: &Config) -> Vec<Fault> {
+    let mut faults = Faults::default();
+    limits::server(&config.server, &mut faults);
+    limits::timeouts(config, &mut faults);
+    limits::rates(&config.rate_limit, &mut faults);
+    context::context(&config.context, &mut faults);
+    context::memory(&config.memory, &mut faults);
+    providers::providers(config, &mut faults);
+    providers::models(config, &mut faults);
+    providers::rules(&config.policy, &mut faults);
+    auth::issuers(config, &mut faults);
+    log(config, &mut faults);
+    keys(config, &mut faults);
+    faults.0
+}
+
+/// What works but is probably not meant.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if config.providers.is_empty() {
+        warnings.push("no provider is configured, so no model can be reached: set OPENAI_API_KEY, or a [providers.NAME] section".to_owned());
+    }
+    if config.env != Environment::Development && config.server.listen.ip().is_loopback() {
+        warnings.push("server.listen is a loopback address: only this machine can reach the server".to_owned());
+    }
+    warnings
+}
+
+/// The faults found so far.
+#[derive(Debug, Default)]
+struct Faults(Vec<Fault>);
+
+impl Faults {
+    fn add(&mut self, key: impl Into<String>, reason: impl Into<String>) {
+        self.0.push(Fault::new(key, reason));
+    }
+
+    /// `reason` becomes a fault of `key` unless `holds`.
+    fn require(&mut self, holds: bool, key: impl Into<String>, reason: impl Into<String>) {
+        if !holds {
+            self.add(key, reason);
+        }
+    }
+}
+
+fn log(config: &Config, faults: &mut Faults) {
+    let readable = tracing_subscriber::EnvFilter::builder().parse(&config.log.level).is_ok();
+    faults.require(readable, "log.level", "must be error, warn, info, debug or trace, or a list such as info,ibex=debug");
+}
+
+fn keys(config: &Config, faults: &mut Faults) {
+    if let Some(key) = &config.keys.token_digest {
+        faults.require(decoded_len(key) == Some(32), "keys.token_digest", "must be base64 of exactly 32 bytes (openssl rand -base64 32)");
+    }
+}
+
+/// How many bytes a base64 text stands for. Padding may be missing, as many tools leave it away.
+fn decoded_len(text: &str) -> Option<usize> {
+    let text = text.trim().trim_end_matches('=');
+    STANDARD_NO_PAD.decode(text).ok().map(|bytes| bytes.len())
+}
+
+#[cfg(test)]
+mod tests;
