@@ -73,7 +73,7 @@ def judge(probe, direct, through):
 
 
 def compare(direct, through):
-    """Prints the table and returns how many probes are worse."""
+    """Prints the table and returns how many probes were compared and how many are worse."""
     counts = {"same": 0, "better": 0, "not served": 0, "WORSE": 0}
     print(f"{'probe':44} {'direct':9} {'through':9} result")
     for probe in dict.fromkeys([*direct, *through]):
@@ -83,8 +83,8 @@ def compare(direct, through):
         print(f"{probe:44} {left[0] if left else 'absent':9} {right[0] if right else 'absent':9} {result}")
         if result == "WORSE":
             print(f"    direct:  {left[1] if left else ''}\n    through: {right[1] if right else ''}")
-    print(f"{counts['same']} same, {counts['better']} better, {counts['not served']} not served, {counts['WORSE']} worse")
-    return counts["WORSE"]
+    print(f"{counts['same']} same, {counts['better']} better, {counts['WORSE']} worse, {counts['not served']} not served")
+    return counts["same"] + counts["better"] + counts["WORSE"], counts["WORSE"]
 
 
 def main():
@@ -102,8 +102,8 @@ def main():
         with LocalModel(given.model_python, folder) as model, Ibex(given.binary, folder / "ibex", model.base_url, API_KEY) as proxy:
             direct = verdicts(Target(model.base_url, API_KEY, {}))
             through = verdicts(Target(proxy.base_url, proxy.token, {"X-IBEX-Agent-ID": proxy.agent}))
-    worse = compare(direct, through)
-    print(f"{len(direct) - worse} passed, {worse} failed")
+    compared, worse = compare(direct, through)
+    print(f"{compared - worse} passed, {worse} failed")
     return 1 if worse else 0
 
 

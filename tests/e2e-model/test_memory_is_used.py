@@ -24,7 +24,7 @@ class Person:
 
 
 ROWAN = Person("rowan", "The user's dog is called Biscuit.", "What is my dog called?", "Biscuit")
-INES = Person("ines", "The user's favourite instrument is the bassoon.", "What is my favourite instrument?", "bassoon")
+INES = Person("ines", "The user's sister is called Philippa.", "What is my sister called?", "Philippa")
 PEOPLE = pytest.mark.parametrize("person", [ROWAN, INES], ids=lambda person: person.user)
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
@@ -35,6 +35,8 @@ def proxy(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("e2e-model")
     with LocalModel(os.environ["E2E_MODEL_PYTHON"], scratch) as model:
         with Ibex(os.environ["E2E_BINARY"], scratch / "ibex", model.base_url, API_KEY) as running:
+            # Without any instruction the model's own template supplies one that makes it ramble.
+            running.direct("You are a helpful assistant.")
             for person in (ROWAN, INES):
                 status, answer = running.call("POST", "/v1/memories", {"content": person.memory}, {"X-IBEX-User-ID": person.user})
                 assert status == 201, answer
@@ -51,7 +53,7 @@ def ask(proxy):
     def once(question, user, stream=False, **headers):
         answer = client.chat.completions.with_raw_response.create(
             model=MODEL, stream=stream, temperature=0, max_tokens=40,
-            messages=[{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": question}],
+            messages=[{"role": "user", "content": question}],
             extra_headers={"X-IBEX-User-ID": user, **headers},
         )
         parsed = answer.parse()
