@@ -120,6 +120,8 @@ pub struct FieldError {
 pub struct ApiError {
     /// The reason.
     pub code: Code,
+    /// A provider's status that is kept although the code has another.
+    pub status: Option<StatusCode>,
     /// For people.
     pub message: Cow<'static, str>,
     /// The offending parameter, when it is one.
@@ -138,7 +140,14 @@ impl ApiError {
     /// An error with a text for the client.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), param: None, fields: Vec::new(), retry_after: None, existing_memory_id: None, headers: Vec::new() }
+        Self { code, status: None, message: message.into(), param: None, fields: Vec::new(), retry_after: None, existing_memory_id: None, headers: Vec::new() }
+    }
+
+    /// Keeps a provider's status.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = Some(status);
+        self
     }
 
     /// Names the offending parameter.
@@ -208,7 +217,7 @@ impl IntoResponse for ApiError {
     /// Renders status and headers and leaves itself in the extensions: the outermost layer knows the request's id and time and writes
     /// the body (`server::layers`).
     fn into_response(self) -> Response {
-        let mut response = self.code.status().into_response();
+        let mut response = self.status.unwrap_or(self.code.status()).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

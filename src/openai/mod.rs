@@ -6,3 +6,10 @@ pub mod edits;
 pub mod passthrough;
 pub mod inflate;
 pub mod sse;
+mod tap;
+
+pub use chat::ChatRequest;
+pub use edits::RewrittenBody;
+pub use passthrough::Passthrough;
+pub use sse::TapReport;
+pub use tap::Tap;

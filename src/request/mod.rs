@@ -1,6 +1,92 @@
-//! THE REQUEST PATH.
+//! THE REQUEST PATH: one chat request from its first header to the last byte of the answer, the stages called in order.
+//!
+//! Each stage takes what the one before it proved and yields a proof of its own, so none can be skipped or swapped. A stage that refuses
+//! ends the request there; the provider is called in the tenth.
 
+pub mod stage;
+pub mod body_limit;
 pub mod bearer_token;
 pub mod agent_binding;
-pub mod context;
+pub mod admission;
+pub mod rate_limit;
+pub mod read;
 pub mod validation;
+pub mod resolution;
+pub mod context;
+pub mod handoff;
+pub mod relay;
+pub mod answer;
+pub mod pass_through;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+
+use crate::app::App;
+use crate::auth::Permissions;
+use crate::error::ApiError;
+use crate::telemetry::{RequestMeta, Trail};
+
+pub use stage::{OnFailure, Stage};
+
+/// Answers one chat completion request.
+///
+/// # Errors
+/// The first stage's refusal; none of them has called a provider but the handoff.
+pub async fn handle(app: &App, head: &Parts, body: Body, meta: &RequestMeta, trail: &mut Trail) -> Result<Response, ApiError> {
+    let headers = &head.headers;
+    trail.enter(Stage::BodyLimit);
+    let declared = body_limit::declare(&app.config.server, headers, body)?;
+    trail.enter(Stage::BearerToken);
+    let token = bearer_token::bearer_token(headers, &app.verifier).await?;
+    trail.enter(Stage::AgentBinding);
+    let bound = agent_binding::agent_binding(&token, headers, &app.verifier).await?.require(Permissions::CHAT)?;
+    trail.enter(Stage::PolicySnapshot);
+    let admitted = admission::snapshot(&app.policy);
+    trail.enter(Stage::RequestRate);
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    trail.enter(Stage::Validate);
+    let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
+    trail.enter(Stage::TokenRate);
+    let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))?;
+    trail.enter(Stage::Resolve);
+    let resolved = resolution::resolve(&*app.directives, bound.principal(), headers);
+    trail.enter(Stage::Context);
+    let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
+    trail.enter(Stage::Handoff);
+    let answered = handoff::send(app, &valid.route.provider, headers, attached.outgoing(&valid)).await?;
+    trail.enter(Stage::Relay);
+    Ok(answer::chat(app, answered, answer::Told { meta, trail, counted, valid, resolved, attached }))
+}
+
+/// The gates that every protected route passes before its body is read: the first five stages of the path.
+#[derive(Debug)]
+pub struct Gated {
+    /// Who asks.
+    pub bound: agent_binding::BoundPrincipal,
+    /// The policy that holds.
+    pub admitted: admission::Admitted,
+    /// Proof of the request rate.
+    pub counted: rate_limit::CountedRequest,
+    /// The body, not read yet.
+    pub declared: body_limit::DeclaredBody,
+}
+
+/// Passes the gates for a route that needs `needed`.
+///
+/// # Errors
+/// The first gate's refusal.
+pub async fn gates(app: &App, head: &Parts, body: Body, needed: Permissions, trail: &mut Trail) -> Result<Gated, ApiError> {
+    let headers = &head.headers;
+    trail.enter(Stage::BodyLimit);
+    let declared = body_limit::declare(&app.config.server, headers, body)?;
+    trail.enter(Stage::BearerToken);
+    let token = bearer_token::bearer_token(headers, &app.verifier).await?;
+    trail.enter(Stage::AgentBinding);
+    let bound = agent_binding::agent_binding(&token, headers, &app.verifier).await?.require(needed)?;
+    trail.enter(Stage::PolicySnapshot);
+    let admitted = admission::snapshot(&app.policy);
+    trail.enter(Stage::RequestRate);
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    Ok(Gated { bound, admitted, counted, declared })
+}

@@ -1,1 +1,14 @@
-//! (server)
+//! The HTTP side: the listener, every route in one table, and thin handlers that call the paths.
+
+mod layers;
+mod listen;
+mod routes;
+mod probes;
+mod chat;
+mod context;
+mod directives;
+mod json;
+mod memories;
+
+pub use listen::{ListenError, Listening, listen};
+pub use routes::{Access, ROUTES, RouteInfo, router};

@@ -1,1 +1,12 @@
-//! (telemetry)
+//! Logs and metrics. Telemetry is told what happened; it never decides anything.
+//!
+//! Never logged, never a label, never in an error text: message content, memory content, directives, embeddings, credentials, user
+//! identifiers, query strings. Metric labels are closed sets; an organisation is never one.
+
+mod logs;
+mod metrics;
+mod trail;
+
+pub use logs::{LogError, init};
+pub use metrics::{Direction, Metrics, StreamEnd};
+pub use trail::{RequestMeta, Trail};

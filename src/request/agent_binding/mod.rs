@@ -30,14 +30,14 @@ impl BoundPrincipal {
         &self.principal
     }
 
-    /// Refuses unless every permission of `needed` is held.
+    /// Goes on only if every permission of `needed` is held.
     ///
     /// # Errors
     /// 403, naming what is missing.
-    pub fn require(&self, needed: Permissions) -> Result<(), ApiError> {
+    pub fn require(self, needed: Permissions) -> Result<Self, ApiError> {
         let held = self.principal.permissions();
         if held.holds(needed) {
-            return Ok(());
+            return Ok(self);
         }
         Err(insufficient(needed.names().filter(|name| Permissions::named(name).is_some_and(|one| !held.holds(one)))))
     }

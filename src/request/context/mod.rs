@@ -1,8 +1,149 @@
-//! Context assembly: budget, retrieve, rank, pack, format, inject, and the record of it all, the plan.
+//! Stage 9, context: takes a valid request and what was resolved, yields [`Attached`]: the request as it goes out, and the record of it.
+//!
+//! ```text
+//! retrieve   three branches at once, clamped to one deadline
+//! rank       one score for every candidate, and the gate
+//! budget     what is left of the model's window
+//! pack       the set that is worth most within it
+//! format     serialised as data, under a fresh nonce
+//! inject     spliced between the client's own bytes
+//! plan       the record
+//! ```
+//!
+//! It never refuses a request: whatever fails, the request goes out with less, and headers say so.
 
-pub mod budget;
+pub mod retrieve;
 pub mod rank;
+pub mod budget;
+pub mod measure;
 pub mod pack;
 pub mod format;
 pub mod inject;
+pub mod assemble;
 pub mod plan;
+pub mod recall;
+mod attached;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::auth::Principal;
+use crate::openai::ChatRequest;
+use crate::providers::ModelProfile;
+use crate::store::DirectiveVersion;
+
+use super::agent_binding::BoundPrincipal;
+use super::rate_limit::Ask;
+use super::read::ValidChat;
+use super::resolution::Resolved;
+use super::resolution::directive::Lookup;
+
+use assemble::{Assembled, Inputs, View};
+use plan::{ContextStatus, Outcome};
+use retrieve::{Deadline, Found};
+
+pub use attached::Attached;
+
+/// What the request asks of the token rate: its prompt by the labelled estimate, and the greatest answer it allows.
+#[must_use]
+pub fn ask(app: &App, valid: &ValidChat) -> Ask {
+    let prompt = u32::try_from(valid.chat.body().len().div_ceil(3)).unwrap_or(u32::MAX);
+    let answer = valid.chat.max_tokens().unwrap_or(0).saturating_mul(valid.chat.n());
+    Ask { tokens: prompt.saturating_add(answer), stream: valid.chat.stream(), now: app.clock.now() }
+}
+
+/// Assembles context and attaches it to the request.
+pub async fn attach(app: &App, bound: &BoundPrincipal, valid: &ValidChat, resolved: &Resolved, headers: &HeaderMap) -> Attached {
+    let who = bound.principal();
+    let subject = Subject { who, chat: &valid.chat, profile: valid.route.profile };
+    let off = match (skipped(headers), valid.verdict.context) {
+        (true, _) => Some(ContextStatus::Skipped),
+        (false, false) => Some(ContextStatus::Disabled),
+        (false, true) => None,
+    };
+    if let Some(status) = off {
+        let directive = directive_alone(app, who, &resolved.directive).await;
+        app.metrics.context_off(status);
+        return Attached::without_recall(&subject, directive.as_deref(), status);
+    }
+    let began = Instant::now();
+    let assembled = run(app, &subject, &resolved.directive, &View::default()).await;
+    app.metrics.assembled(&assembled.plan, u64::from(assembled.injected), began.elapsed().as_secs_f64());
+    // Being injected is a use. Counted off the path.
+    app.uses.note(assembled.packed_ids());
+    Attached::with(&subject, &assembled)
+}
+
+/// Whose request, and for which model.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Who asks.
+    pub who: &'a Principal,
+    /// The request.
+    pub chat: &'a ChatRequest,
+    /// The model.
+    pub profile: ModelProfile,
+}
+
+/// One whole assembly under its deadline.
+pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &View) -> Assembled {
+    let began = Instant::now();
+    let deadline = Deadline::new(began, &app.config.context);
+    let mut found = retrieve::retrieve(app, subject, directive, deadline).await;
+    let known = (found.directive.clone(), found.branches.clone());
+    if Instant::now() > deadline.end {
+        found = found.given_up("deadline");
+    }
+    let mut assembled = guarded(app, subject, found, view);
+    if Instant::now() > deadline.end && assembled.plan.level < plan::Level::L3 {
+        // Too late to be worth its wait: the directive goes out, the memories do not.
+        let (directive, branches) = known;
+        assembled = guarded(app, subject, Found { directive, branches, ..Found::empty() }.given_up("deadline"), view);
+    }
+    assembled.plan.timings_ms.insert("total", began.elapsed().as_secs_f64() * 1_000.0);
+    assembled
+}
+
+/// The pure part. A fault in it costs the memories, never the request.
+fn guarded(app: &App, subject: &Subject<'_>, found: Found, view: &View) -> Assembled {
+    let directive = found.directive.clone();
+    let attempt = || assemble::assemble(Inputs::of(app, subject, found, view)?);
+    match catch_unwind(AssertUnwindSafe(attempt)) {
+        Ok(Ok(assembled)) => assembled,
+        Ok(Err(error)) => {
+            tracing::error!("context assembly failed: {error}");
+            Assembled::failed(subject, directive, view)
+        }
+        Err(_) => {
+            tracing::error!("context assembly panicked");
+            Assembled::failed(subject, directive, view)
+        }
+    }
+}
+
+/// `X-IBEX-Skip-Memory`: 1, true, yes or on (contract, section 6).
+fn skipped(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get("x-ibex-skip-memory").and_then(|v| v.to_str().ok()) else { return false };
+    ["1", "true", "yes", "on"].iter().any(|yes| value.trim().eq_ignore_ascii_case(yes))
+}
+
+/// The directive of a request without an assembly, inside its own slice.
+async fn directive_alone(app: &App, who: &Principal, lookup: &Lookup) -> Option<Arc<DirectiveVersion>> {
+    match lookup {
+        Lookup::AtHand(active) => active.clone(),
+        Lookup::ToLoad => {
+            let slice = Duration::from_millis(app.config.context.directive_timeout_ms);
+            tokio::time::timeout(slice, app.directives.load(who.scope())).await.ok().and_then(Result::ok).flatten()
+        }
+    }
+}
+
+/// Whether a branch is missing from a result.
+const fn missing(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Timeout | Outcome::Error)
+}

@@ -93,6 +93,19 @@ pub enum Outcome {
     Skipped,
 }
 
+impl Outcome {
+    /// The text in reasons and metric labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Timeout => "timeout",
+            Self::Error => "error",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
 /// One branch's record.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct BranchReport {

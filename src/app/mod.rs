@@ -1,0 +1,252 @@
+//! The application: every shared handle, built once from the configuration; cheap to clone.
+
+mod feed;
+mod uses;
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::auth::Verifier;
+use crate::auth::jwt::{KeySetError, KeySetSource};
+use crate::auth::pat::TokenKey;
+use crate::config::Config;
+use crate::limits::{Figures, InFlight, Rates, Slots};
+use crate::memory::embedder::{Embedder, StaticMiniLm};
+use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings};
+use crate::policy::Policy;
+use crate::providers::{Client, HttpKeySet, Registry, client};
+use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
+use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
+use crate::store::Store;
+use crate::store::keys::ServerKeys;
+use crate::tasks::Tasks;
+use crate::telemetry::Metrics;
+use crate::tokens::Counter;
+
+pub use uses::Uses;
+
+/// The application could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(pub String);
+
+/// Everything a handler may need.
+#[derive(Debug, Clone)]
+pub struct App(Arc<Shared>);
+
+/// The shared handles.
+pub struct Shared {
+    /// The configuration as resolved at start.
+    pub config: Config,
+    /// Time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Everything durable.
+    pub store: Arc<dyn Store>,
+    /// Credentials and agents.
+    pub verifier: Verifier,
+    /// The key of token digests.
+    pub token_key: TokenKey,
+    /// The directive branch.
+    pub directives: Arc<dyn DirectiveBranch>,
+    /// The cache behind it.
+    pub cached_directives: Arc<CachedDirectives>,
+    /// The hot branch.
+    pub hot: Arc<dyn HotBranch>,
+    /// The cold branch.
+    pub cold: Arc<dyn ColdBranch>,
+    /// The index behind the cold branch.
+    pub index: Arc<Index>,
+    /// The set behind the hot branch.
+    pub hot_set: Arc<HotSet>,
+    /// Text to vector.
+    pub embedder: Arc<dyn Embedder>,
+    /// Tokens.
+    pub counter: Counter,
+    /// The policy in force.
+    pub policy: ArcSwap<Policy>,
+    /// Providers and models.
+    pub registry: ArcSwap<Registry>,
+    /// The HTTP client of the provider side.
+    pub client: Client,
+    /// Request and token rates.
+    pub rates: Rates,
+    /// Open streams.
+    pub slots: Slots,
+    /// Bytes of request bodies.
+    pub inflight: InFlight,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Background work.
+    pub tasks: Tasks,
+    /// Uses of memories, on their way to the store.
+    pub uses: Uses,
+    draining: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// What an application stands on, and what a test may replace.
+pub struct Seams {
+    /// Time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Everything durable.
+    pub store: Arc<dyn Store>,
+    /// The server's keys.
+    pub keys: ServerKeys,
+    /// Another directive branch than the store's.
+    pub directives: Option<Arc<dyn DirectiveBranch>>,
+    /// Another hot branch than the hot set.
+    pub hot: Option<Arc<dyn HotBranch>>,
+    /// Another cold branch than the index.
+    pub cold: Option<Arc<dyn ColdBranch>>,
+    /// Another embedder than the built-in one.
+    pub embedder: Option<Arc<dyn Embedder>>,
+}
+
+impl std::fmt::Debug for Seams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seams").finish_non_exhaustive()
+    }
+}
+
+impl Seams {
+    /// The system's clock and randomness over `store`.
+    #[must_use]
+    pub fn over(store: Arc<dyn Store>, keys: ServerKeys) -> Self {
+        Self { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy), store, keys, directives: None, hot: None, cold: None, embedder: None }
+    }
+}
+
+/// Counts of message texts that are kept.
+const COUNT_CACHE: u64 = 100_000;
+
+impl App {
+    /// Builds the application.
+    ///
+    /// # Errors
+    /// When a part cannot be built from the configuration; the text names its key.
+    pub fn build(config: Config, seams: Seams) -> Result<Self, StartError> {
+        let fail = |e: &dyn std::fmt::Display| StartError(e.to_string());
+        let Seams { clock, entropy, store, keys, directives, hot, cold, embedder } = seams;
+        let policy = Policy::new(&config).map_err(|e| fail(&e))?;
+        let registry = Registry::new(&config).map_err(|e| fail(&e))?;
+        let client = client(&config.upstream).map_err(|e| fail(&e))?;
+        let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(|e| fail(&e))?;
+        let sources = key_sets(&config, &client)?;
+        let verifier = Verifier::new(store.clone(), token_key.clone(), &config.auth, clock.clone(), &sources).map_err(|e| fail(&e))?;
+        let tasks = Tasks::new();
+        let embedder = embedder.unwrap_or_else(|| Arc::new(StaticMiniLm::new()));
+        let settings = IndexSettings::new(embedder.model(), &config.memory);
+        let index = Arc::new(Index::new(store.clone(), clock.clone(), tasks.clone(), settings));
+        let hot_set = Arc::new(HotSet::new(index.clone()));
+        let cached_directives = Arc::new(CachedDirectives::new(store.clone()));
+        let mut hash_key = [0; 32];
+        entropy.fill(&mut hash_key).map_err(|e| fail(&e))?;
+        let figures = Figures::new(&config.rate_limit);
+        Ok(Self(Arc::new(Shared {
+            directives: directives.unwrap_or_else(|| cached_directives.clone()),
+            hot: hot.unwrap_or_else(|| hot_set.clone()),
+            cold: cold.unwrap_or_else(|| index.clone()),
+            uses: Uses::new(store.clone(), clock.clone()),
+            counter: Counter::new(hash_key, COUNT_CACHE),
+            policy: ArcSwap::from_pointee(policy),
+            registry: ArcSwap::from_pointee(registry),
+            rates: Rates::new(figures.clone()),
+            slots: Slots::new(figures),
+            inflight: InFlight::new(&config.server),
+            metrics: Metrics::new(),
+            draining: AtomicBool::new(false),
+            config,
+            clock,
+            entropy,
+            store,
+            verifier,
+            token_key,
+            cached_directives,
+            index,
+            hot_set,
+            embedder,
+            client,
+            tasks,
+        })))
+    }
+
+    /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies.
+    pub fn start(&self) {
+        self.tasks.spawn(feed::follow(self.clone()));
+        self.tasks.spawn(sweep(self.clone()));
+        self.tasks.spawn(uses::flush(self.clone()));
+        let counter = self.counter.clone();
+        // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
+        let warming = tokio::task::spawn_blocking(move || counter.warm());
+        self.tasks.spawn(async move {
+            if warming.await.is_err() {
+                tracing::error!("the token vocabularies could not be loaded");
+            }
+        });
+    }
+
+    /// Says that no new work is wanted: `/ready` answers 503 from now on.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the process is on its way out.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The key sets of the configured issuers, by issuer.
+fn key_sets(config: &Config, client: &Client) -> Result<HashMap<String, Arc<dyn KeySetSource>>, StartError> {
+    let fetched = config.auth.issuers.iter().filter_map(|i| i.jwks_url.as_deref().map(|url| (&i.issuer, url)));
+    fetched
+    .map(|(issuer, url)| {
+        let set = HttpKeySet::new(client.clone(), url).map_err(|e| StartError(format!("auth.issuers.jwks_url: {e}")))?;
+        Ok((issuer.clone(), Arc::new(set) as Arc<dyn KeySetSource>))
+    })
+    .collect()
+}
+
+#[async_trait::async_trait]
+impl KeySetSource for HttpKeySet {
+    async fn fetch(&self) -> Result<bytes::Bytes, KeySetError> {
+        self.get().await.map_err(|e| KeySetError::Fetch(e.to_string()))
+    }
+}
+
+/// How often idle limiter entries are dropped.
+const SWEEP: Duration = Duration::from_secs(30);
+
+async fn sweep(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            () = app.tasks.stopping() => return,
+        }
+        app.rates.sweep();
+        app.inflight.sweep();
+    }
+}

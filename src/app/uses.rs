@@ -1,0 +1,60 @@
+//! Uses of memories: noted on the request path in memory, written to the store in the background, a batch at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::ids::MemoryId;
+use crate::seams::Clock;
+use crate::store::Store;
+
+use super::App;
+
+/// How often noted uses are written.
+const FLUSH: Duration = Duration::from_secs(2);
+/// Uses kept while the store is slow; beyond it they are dropped: they are telemetry for ranking, not records.
+const MOST: usize = 65_536;
+
+/// Uses that are not written yet.
+pub struct Uses {
+    noted: Mutex<Vec<MemoryId>>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Uses {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { noted: Mutex::default(), store, clock }
+    }
+
+    /// Notes that each of `ids` was injected.
+    pub fn note(&self, ids: impl Iterator<Item = MemoryId>) {
+        let mut noted = self.noted.lock();
+        let room = MOST.saturating_sub(noted.len());
+        noted.extend(ids.take(room));
+    }
+
+    async fn write(&self) {
+        let ids = std::mem::take(&mut *self.noted.lock());
+        if ids.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.bump_retrieved(ids, self.clock.now()).await {
+            tracing::warn!("retrieval counts: {error}");
+        }
+    }
+}
+
+pub(super) async fn flush(app: App) {
+    loop {
+        let stopping = tokio::select! {
+            () = tokio::time::sleep(FLUSH) => false,
+            () = app.tasks.stopping() => true,
+        };
+        app.uses.write().await;
+        if stopping {
+            return;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Rates under a paused clock: truthful waits, levels, and slots that come back.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::super::slots::Slots;
+use super::{Figures, Level, Rates, Subject};
+use crate::config::{LimitOverride, RateLimitConfig};
+
+fn subject() -> Subject {
+    Subject { token: Uuid::new_v4(), agent: Uuid::new_v4(), org: Uuid::new_v4() }
+}
+
+fn figures(edit: impl FnOnce(&mut RateLimitConfig)) -> Figures {
+    let mut config = RateLimitConfig { default_rpm: 1_000, default_streams: None, ..RateLimitConfig::default() };
+    edit(&mut config);
+    Figures::new(&config)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_after_retry_after_passes_and_one_before_does_not() {
+    let rates = Rates::new(figures(|c| c.token.rpm = Some(2)));
+    let who = subject();
+    assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(1));
+    assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(0));
+    let refused = rates.request(&who).expect_err("the third is over the limit");
+    assert_eq!((refused.level, refused.limit, refused.retry_after()), (Level::Token, 2, Some(30)));
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert!(rates.request(&who).is_err());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(rates.request(&who).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_at_the_narrow_level_costs_the_wide_one_nothing() {
+    let rates = Rates::new(figures(|c| {
+        c.token.rpm = Some(1);
+        c.org.rpm = Some(3);
+    }));
+    let noisy = subject();
+    for _ in 0..10 {
+        let _spent = rates.request(&noisy);
+    }
+    let quiet = Subject { token: Uuid::new_v4(), ..noisy };
+    assert_eq!(rates.request(&quiet).map(|h| h.remaining), Ok(0), "the token's own limit of 1 is the tightest");
+    let third = Subject { token: Uuid::new_v4(), ..noisy };
+    assert!(rates.request(&third).is_ok(), "the organisation has only been charged twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identifier_may_have_a_figure_of_its_own() {
+    let who = subject();
+    let rates = Rates::new(figures(|c| {
+        c.ids.insert(who.org.to_string(), LimitOverride { rpm: Some(1), ..LimitOverride::default() });
+    }));
+    assert!(rates.request(&who).is_ok());
+    assert_eq!(rates.request(&who).map_err(|l| l.level), Err(Level::Org));
+    assert!(rates.request(&subject()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_larger_than_the_whole_allowance_is_told_so() {
+    let rates = Rates::new(figures(|c| c.default_tpm = Some(100)));
+    let who = subject();
+    assert_eq!(rates.tokens(&who, 101).map_err(|l| l.wait), Err(None));
+    assert!(rates.tokens(&who, 100).is_ok());
+    let refused = rates.tokens(&who, 50).expect_err("the minute is spent");
+    assert_eq!(refused.retry_after(), Some(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_come_back_on_every_way_out() {
+    let slots = Slots::new(figures(|c| {
+        c.token.streams = Some(2);
+        c.org.streams = Some(3);
+    }));
+    let who = subject();
+    for _ in 0..300 {
+        let first = slots.take(&who).expect("free");
+        let second = slots.take(&who).expect("free");
+        assert_eq!(slots.take(&who).map_err(|l| l.level).err(), Some(Level::Token));
+        drop((first, second));
+    }
+    let other = Subject { token: Uuid::new_v4(), ..who };
+    let _held = [slots.take(&who), slots.take(&who), slots.take(&other)].map(|s| s.expect("free"));
+    assert_eq!(slots.take(&other).map_err(|l| l.level).err(), Some(Level::Org), "the token level's slot is given back");
+    drop(_held);
+    assert_eq!(slots.taken(), 0);
+}

@@ -1,0 +1,41 @@
+//! Stage 3, embed: takes new memories, yields them with their vector and token counts. A failure stores nothing.
+
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::memory::Embedding;
+
+use super::{Batch, Member, WriteError};
+
+pub(super) async fn stage(app: &App, batch: &mut Batch) {
+    let texts: Vec<Arc<str>> = batch
+        .going()
+        .filter_map(|m| match m {
+            Member::Going(memory) => Some(Arc::clone(&memory.content)),
+            Member::Stored(_) | Member::Refused(_) => None,
+        })
+        .collect();
+    if texts.is_empty() {
+        return;
+    }
+    let borrowed: Vec<&str> = texts.iter().map(|t| &**t).collect();
+    let embedded = app.embedder.embed(&borrowed).await;
+    let model: Arc<str> = app.embedder.model().into();
+    let vectors = match embedded {
+        Ok(vectors) if vectors.len() == texts.len() => vectors,
+        Ok(_) => return refuse(batch, "the embedder answered with another number of vectors"),
+        Err(error) => return refuse(batch, error.0),
+    };
+    for (member, vector) in batch.going().zip(vectors) {
+        let Member::Going(memory) = member else { continue };
+        memory.tokens = app.counter.counts(&crate::request::context::format::escape(&memory.content));
+        memory.embedding = Some(Embedding { model: Arc::clone(&model), vector: vector.into() });
+    }
+}
+
+fn refuse(batch: &mut Batch, reason: &str) {
+    tracing::warn!("embedding failed: {reason}");
+    for member in batch.going() {
+        *member = Member::Refused(WriteError::EmbeddingFailed);
+    }
+}

@@ -1,0 +1,87 @@
+//! Stage 2, exact dedup: takes valid memories, yields those whose content no active row of the partition has yet.
+//!
+//! A hash, not a model call: a repeated write costs neither an embedding nor a transaction of its own. The store holds the same rule as
+//! a unique index, so a race between two writers has the same answer.
+
+use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
+use unicode_normalization::UnicodeNormalization;
+
+use crate::app::App;
+use crate::memory::PartitionKey;
+
+use super::{Batch, Member, WriteError};
+
+/// SHA-256 of the content with compatibility-composed characters, lower case, white space collapsed and invisible characters dropped:
+/// what a reader would call the same text.
+#[must_use]
+pub fn content_hash(content: &str) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    let folded: String = content.nfkc().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect();
+    for (i, word) in folded.split_whitespace().enumerate() {
+        if i > 0 {
+            hasher.update(b" ");
+        }
+        hasher.update(word.as_bytes());
+    }
+    hasher.finalize().into()
+}
+
+/// Zero-width and direction characters.
+const fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+}
+
+pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch) {
+    let mut first: HashMap<[u8; 32], crate::ids::MemoryId, foldhash::fast::RandomState> = HashMap::default();
+    for member in batch.going() {
+        let Member::Going(memory) = member else { continue };
+        memory.content_hash = content_hash(&memory.content);
+        if let Some(earlier) = first.get(&memory.content_hash) {
+            *member = Member::Refused(WriteError::Duplicate(*earlier));
+            continue;
+        }
+        match app.store.memory_by_hash(partition, memory.content_hash).await {
+            Ok(None) => {
+                first.insert(memory.content_hash, memory.id);
+            }
+            Ok(Some(existing)) => {
+                let now = memory.created_at;
+                *member = Member::Refused(WriteError::Duplicate(existing));
+                bump(app, existing, now);
+            }
+            Err(error) => {
+                tracing::warn!("exact dedup: {error}");
+                *member = Member::Refused(WriteError::StoreUnavailable);
+            }
+        }
+    }
+}
+
+/// A repeated write is a use of the memory. Telemetry, so it does not hold up the answer.
+fn bump(app: &App, existing: crate::ids::MemoryId, now: jiff::Timestamp) {
+    let store = app.store.clone();
+    app.tasks.spawn(async move {
+        if let Err(error) = store.bump_retrieved(vec![existing], now).await {
+            tracing::warn!("retrieval count: {error}");
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_hash;
+
+    #[test]
+    fn case_spacing_composition_and_invisible_characters_do_not_make_another_text() {
+        let first = content_hash("Zora likes owls.");
+        for same in [" zora  LIKES owls. ", "Zora\tlikes\nowls.", "Zo\u{200b}ra likes owls.", "Zora likes owls\u{ff0e}"] {
+            assert_eq!(content_hash(same), first, "{same:?}");
+        }
+        assert_eq!(content_hash("Zo\u{eb}"), content_hash("Zoe\u{308}"));
+        for other in ["Zora likes owls", "Zora likes owl s.", "Zora dislikes owls."] {
+            assert_ne!(content_hash(other), first, "{other:?}");
+        }
+    }
+}

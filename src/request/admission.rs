@@ -1,0 +1,48 @@
+//! Stage 4, policy snapshot: takes a bound principal, yields the [`Admitted`] policy that holds for the whole request.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::auth::Principal;
+use crate::error::{ApiError, Code};
+use crate::policy::{Policy, Verdict};
+
+/// The policy as it was when the request came; a later change does not touch it.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    policy: Arc<Policy>,
+}
+
+/// What the policy refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    /// A rule denies the model.
+    #[error("this model is not allowed for your organisation")]
+    ModelNotAllowed,
+}
+
+impl From<AdmissionError> for ApiError {
+    fn from(error: AdmissionError) -> Self {
+        match error {
+            AdmissionError::ModelNotAllowed => Self::new(Code::ModelNotAllowed, error.to_string()).param("model"),
+        }
+    }
+}
+
+/// Takes the snapshot.
+#[must_use]
+pub fn snapshot(policy: &ArcSwap<Policy>) -> Admitted {
+    Admitted { policy: policy.load_full() }
+}
+
+impl Admitted {
+    /// The word on `model`, once the body has named it.
+    ///
+    /// # Errors
+    /// When a rule denies it.
+    pub fn model(&self, principal: &Principal, model: &str) -> Result<Verdict, AdmissionError> {
+        let verdict = self.policy.verdict(principal.org(), model);
+        if verdict.allowed { Ok(verdict) } else { Err(AdmissionError::ModelNotAllowed) }
+    }
+}

@@ -1,0 +1,141 @@
+//! The client's response, put together from the provider's answer and what the path knows: headers first, then the relayed body.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::app::App;
+use crate::limits::SlotHeld;
+use crate::openai::{Tap, TapReport};
+use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
+
+use super::context::Attached;
+use super::handoff::{Answer, AnswerBody, end_to_end};
+use super::rate_limit::CountedTokens;
+use super::read::ValidChat;
+use super::relay::{Ending, Patience, Relay, into_body};
+use super::resolution::Resolved;
+
+/// What the path knows when the provider's head has come.
+#[derive(Debug)]
+pub struct Told<'a> {
+    /// Identifiers.
+    pub meta: &'a RequestMeta,
+    /// Stages and times.
+    pub trail: &'a Trail,
+    /// Rate figures and the stream's slot.
+    pub counted: CountedTokens,
+    /// The request.
+    pub valid: ValidChat,
+    /// Session and directive.
+    pub resolved: Resolved,
+    /// What was injected.
+    pub attached: Attached,
+}
+
+/// Makes the response of a chat request.
+#[must_use]
+pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
+    let Told { meta, trail, mut counted, valid, resolved, attached } = told;
+    let stream = valid.chat.stream();
+    let provider = valid.route.provider.name().to_owned();
+    // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
+    valid.release();
+    let slot = counted.take_slot();
+    let mut response = relayed(app, answer, Closing { app: app.clone(), request: meta.clone(), provider, slot, stream });
+    let headers = response.headers_mut();
+    counted.write(headers);
+    attached.write(headers);
+    put(headers, "x-ibex-session-id", resolved.session.as_str());
+    put(headers, "server-timing", &trail.server_timing());
+    response
+}
+
+/// Makes the response of a pass-through request.
+#[must_use]
+pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
+    let Other { meta, trail, mut counted, provider, stream } = told;
+    let slot = counted.take_slot();
+    let mut response = relayed(app, answer, Closing { app: app.clone(), request: meta.clone(), provider, slot, stream });
+    let headers = response.headers_mut();
+    counted.write(headers);
+    put(headers, "server-timing", &trail.server_timing());
+    response
+}
+
+/// What a pass-through route knows.
+#[derive(Debug)]
+pub struct Other<'a> {
+    /// Identifiers.
+    pub meta: &'a RequestMeta,
+    /// Stages and times.
+    pub trail: &'a Trail,
+    /// Rate figures and the stream's slot.
+    pub counted: CountedTokens,
+    /// Who answered.
+    pub provider: String,
+    /// Whether events were asked for.
+    pub stream: bool,
+}
+
+fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
+    let Answer { mut head, body } = answer;
+    end_to_end(&mut head.headers);
+    match body {
+        AnswerBody::Whole(bytes) => Response::from_parts(head, bytes.into()),
+        AnswerBody::Arriving(incoming) => {
+            let upstream = &app.config.upstream;
+            let total = Some(upstream.total_timeout_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
+            let patience = Patience { idle: Duration::from_millis(upstream.idle_timeout_ms), total };
+            let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+            let events = kind.get(..17).is_some_and(|k| k.eq_ignore_ascii_case(b"text/event-stream"));
+            let tap = Tap::new(events, &head.headers);
+            app.metrics.answers_open.inc();
+            Response::from_parts(head, into_body(Relay::new(incoming, events, tap, patience, closing)))
+        }
+    }
+}
+
+/// Sets a header from text that is known to be a valid value; anything else is left out.
+pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+/// What happens when the answer ends: the slot is given back, usage is counted, one line is logged.
+struct Closing {
+    app: App,
+    request: RequestMeta,
+    provider: String,
+    slot: Option<SlotHeld>,
+    stream: bool,
+}
+
+impl Ending for Closing {
+    fn ended(&mut self, end: StreamEnd, report: TapReport) {
+        self.slot = None;
+        let metrics = &self.app.metrics;
+        metrics.answers_open.dec();
+        metrics.ended(end);
+        if report.lost {
+            metrics.tap_lost();
+        }
+        let usage = report.usage.unwrap_or_default();
+        metrics.tokens(Direction::Input, usage.prompt_tokens);
+        metrics.tokens(Direction::Output, usage.completion_tokens);
+        tracing::info!(
+            request_id = self.request.id.as_str(),
+            trace_id = &*self.request.trace,
+            provider = self.provider,
+            stream = self.stream,
+            outcome = end.as_str(),
+            prompt_tokens = usage.prompt_tokens,
+            cached_tokens = usage.cached_tokens,
+            completion_tokens = usage.completion_tokens,
+            ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "answer relayed"
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! Assemble: from found memories to the text that is injected and the plan that tells why. Pure: no clock, no randomness, no store.
+//! The same inputs give the same bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::config::{ContextConfig, Layout, Switch};
+use crate::ids::MemoryId;
+use crate::providers::ModelProfile;
+use crate::seams::EntropyError;
+use crate::store::{DirectiveMode, DirectiveVersion};
+use crate::tokens::{Count, MixedFamilies};
+
+use super::budget::{Budget, BudgetInput};
+use super::format::{Block, FormatInput, HistoryLine, Nonce, NonceError, estimate_overhead, format, wrapper_tokens};
+use super::inject::{Directive, Injection};
+use super::measure::{Measured, measure};
+use super::pack::{Item, Packed, pack};
+use super::plan::{ContextPlan, ContextStatus, Decision, Exclusion, Level, PackReport, Placement, PlannedMemory, TokenAccount};
+use super::rank::{RankSettings, Ranked, rank};
+use super::retrieve::Found;
+use super::{Subject, missing};
+
+/// Why there is no assembly.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub enum AssembleError {
+    /// Counts of two tokenizers were added.
+    #[error(transparent)]
+    Mixed(#[from] MixedFamilies),
+    /// No nonce could be made.
+    #[error(transparent)]
+    Nonce(#[from] NonceError),
+    /// The random source failed.
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+}
+
+/// Who the result is for.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The reader may not see directives: its version and hash stand for its text. Counts stay those of the real one.
+    pub hide_directive: bool,
+    /// The string is all there is (no message list beside it), so it carries history and tools too (ADR-0070).
+    pub whole: Option<Whole>,
+}
+
+/// What the string alone has to carry besides directive and memories.
+#[derive(Debug, Clone, Default)]
+pub struct Whole {
+    /// Role and text of each message, oldest first.
+    pub history: Vec<(String, String)>,
+    /// Tool schemas as the client wrote them.
+    pub tools: Vec<String>,
+}
+
+impl View {
+    /// The directive's text as this reader sees it.
+    fn text(&self, directive: &DirectiveVersion) -> String {
+        if self.hide_directive {
+            let hash: String = directive.content_hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            return format!("[directive version {}, sha256 {hash}]", directive.version);
+        }
+        directive.content.trim().to_owned()
+    }
+}
+
+/// Everything an assembly depends on.
+#[derive(Debug)]
+pub struct Inputs<'a> {
+    settings: &'a ContextConfig,
+    profile: ModelProfile,
+    found: Found,
+    view: &'a View,
+    now: Timestamp,
+    nonce: Nonce,
+    nonce_chars: usize,
+    measured: Measured,
+    directive_tokens: Count,
+    requested_max: Option<u32>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Gathers the inputs: the last place that reads a clock or makes a nonce.
+    ///
+    /// # Errors
+    /// When no nonce can be made.
+    pub fn of(app: &'a App, subject: &Subject<'_>, found: Found, view: &'a View) -> Result<Self, AssembleError> {
+        let family = subject.profile.family;
+        let org = subject.who.org();
+        let directive_tokens = found.directive.as_ref().map_or(Count::zero(family), |d| app.counter.counted(org, family, &d.content));
+        let nonce = Nonce::generate(&*app.entropy, app.config.context.formatter_nonce_bytes)?;
+        Ok(Self {
+            settings: &app.config.context,
+            profile: subject.profile,
+            found,
+            view,
+            now: app.clock.now(),
+            nonce_chars: nonce.as_str().len(),
+            nonce,
+            measured: measure(&app.counter, org, family, subject.chat),
+            directive_tokens,
+            requested_max: subject.chat.max_tokens(),
+        })
+    }
+}
+
+/// The result of an assembly.
+#[derive(Debug)]
+pub struct Assembled {
+    /// What goes into the request.
+    pub injection: Injection,
+    /// The directive that was used.
+    pub directive: Option<Arc<DirectiveVersion>>,
+    /// How many memories went in.
+    pub injected: u32,
+    /// The record.
+    pub plan: ContextPlan,
+}
+
+impl Assembled {
+    /// The directive alone, after a fault of our own (L3, `internal`).
+    #[must_use]
+    pub fn failed(subject: &Subject<'_>, directive: Option<Arc<DirectiveVersion>>, view: &View) -> Self {
+        let text = directive.as_ref().map(|d| view.text(d)).unwrap_or_default();
+        let injection = Injection {
+            directive: directive.as_ref().map(|d| Directive { text: text.clone(), mode: d.mode }),
+            assembled: text,
+            memory_block: String::new(),
+        };
+        let status = alone(directive.is_some());
+        let plan = ContextPlan {
+            status,
+            level: Level::L3,
+            reason: Some("internal".to_owned()),
+            layout: Layout::Assembled,
+            branches: BTreeMap::new(),
+            budget: Budget { context_window: subject.profile.context_window, ..Budget::default() },
+            memories: Vec::new(),
+            pack: None,
+            tokens: TokenAccount::default(),
+            timings_ms: BTreeMap::new(),
+        };
+        Self { injection, directive, injected: 0, plan }
+    }
+
+    /// The memories that went in.
+    pub fn packed_ids(&self) -> impl Iterator<Item = MemoryId> {
+        self.plan.memories.iter().filter(|m| m.decision == Decision::Packed).map(|m| m.id)
+    }
+
+    /// Candidates that did not.
+    #[must_use]
+    pub fn excluded(&self) -> usize {
+        self.plan.memories.iter().filter(|m| m.decision == Decision::Excluded).count()
+    }
+}
+
+/// The status of a request that got no memories because something is missing.
+const fn alone(directive: bool) -> ContextStatus {
+    if directive { ContextStatus::DirectiveOnly } else { ContextStatus::HistoryOnly }
+}
+
+/// Assembles.
+///
+/// # Errors
+/// When counts of two tokenizers meet, which no configuration brings about.
+pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
+    let hits = std::mem::take(&mut inputs.found.hits);
+    let any = !hits.is_empty();
+    let gate = inputs.settings.recall_gate == Switch::On;
+    let ranked = rank(hits, inputs.now, RankSettings { gate, floor: inputs.settings.relevance_floor, schema: inputs.settings.score_schema });
+    let chosen = choose(&inputs, &ranked)?;
+    let injection = write(&inputs, &chosen.memories);
+    let (status, level, reason) = outcome(&inputs.found, chosen.memories.is_empty(), &ranked);
+    let plan = ContextPlan {
+        status,
+        level,
+        reason,
+        layout: inputs.settings.layout,
+        memories: record(&ranked, &chosen.memories, inputs.profile),
+        tokens: account(&inputs, &chosen),
+        budget: chosen.budget,
+        pack: any.then_some(chosen.report),
+        branches: inputs.found.branches,
+        timings_ms: BTreeMap::new(),
+    };
+    let injected = u32::try_from(chosen.memories.len()).unwrap_or(u32::MAX);
+    Ok(Assembled { injection, directive: inputs.found.directive, injected, plan })
+}
+
+/// The packed memories and the figures behind them.
+struct Chosen<'r> {
+    memories: Vec<&'r Ranked>,
+    budget: Budget,
+    report: PackReport,
+}
+
+/// Plans the budget and packs.
+///
+/// In a roomy window the capacity is `recall_tokens` of memory text, and the wrappers of everything that could be packed are set aside
+/// before. In a tight one that reserve would leave nothing, so each candidate carries its own wrapper instead.
+fn choose<'r>(inputs: &Inputs<'_>, ranked: &'r [Ranked]) -> Result<Chosen<'r>, AssembleError> {
+    let family = inputs.profile.family;
+    let open: Vec<&Ranked> = ranked.iter().filter(|r| r.excluded.is_none()).collect();
+    let cap = inputs.settings.recall_tokens;
+    let most = most_that_fit(open.iter().map(|r| r.memory.tokens.of(family)), cap);
+    let roomy = plan_budget(inputs, most)?;
+    let (budget, wrapper) =
+        if roomy.usable >= cap { (roomy, 0) } else { (plan_budget(inputs, usize::from(most > 0))?, wrapper_tokens(family, inputs.nonce_chars)) };
+    let capacity = budget.usable.min(cap);
+    let items: Vec<Item> = open.iter().map(|r| Item { value: r.value, tokens: r.memory.tokens.of(family).saturating_add(wrapper) }).collect();
+    let packed: Packed = pack(&items, capacity, inputs.settings.packer_dp_cell_ceiling);
+    let memories = packed.chosen.iter().filter_map(|i| open.get(*i).copied()).collect();
+    Ok(Chosen { memories, budget, report: packed.report(capacity) })
+}
+
+/// How many candidates could be packed at most: the smallest ones first.
+fn most_that_fit(tokens: impl Iterator<Item = u32>, cap: u32) -> usize {
+    let mut sizes: Vec<u32> = tokens.collect();
+    sizes.sort_unstable();
+    let mut sum = 0_u32;
+    sizes
+        .iter()
+        .take_while(|t| {
+            sum = sum.saturating_add(**t);
+            sum <= cap
+        })
+        .count()
+}
+
+fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFamilies> {
+    let Inputs { profile, settings, measured, .. } = inputs;
+    Budget::plan(BudgetInput {
+        window: profile.context_window,
+        max_output: profile.max_output,
+        family: profile.family,
+        requested_max: inputs.requested_max,
+        directive: inputs.directive_tokens,
+        messages: measured.messages,
+        tool_schemas: measured.tools,
+        formatter_overhead: estimate_overhead(memories, inputs.nonce_chars, profile.family),
+        reserve_min: settings.reserve_min,
+        reserve_max: settings.reserve_max,
+    })
+}
+
+/// Serialises. Without memories there is nothing to fence off, so the directive stands alone.
+fn write(inputs: &Inputs<'_>, chosen: &[&Ranked]) -> Injection {
+    let directive = inputs.found.directive.as_ref().map(|d| Directive { text: inputs.view.text(d), mode: d.mode });
+    let text = directive.as_ref().map(|d| d.text.as_str());
+    let memories: Vec<Block<'_>> =
+        chosen.iter().map(|r| Block { id: r.memory.id, category: r.memory.category(), content: &r.memory.content }).collect();
+    if let Some(Whole { history, tools }) = &inputs.view.whole {
+        let history: Vec<HistoryLine<'_>> = history.iter().map(|(role, content)| HistoryLine { role, content }).collect();
+        let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+        let assembled = format(&FormatInput { directive: text, history: &history, memories: &memories, tools: &tools, nonce: &inputs.nonce });
+        return Injection { assembled, directive, memory_block: String::new() };
+    }
+    if memories.is_empty() {
+        return Injection { assembled: text.unwrap_or_default().to_owned(), directive, memory_block: String::new() };
+    }
+    let form = |directive| format(&FormatInput { directive, history: &[], memories: &memories, tools: &[], nonce: &inputs.nonce });
+    // Only one of the modes needs the block by itself.
+    let apart = directive.as_ref().is_some_and(|d| d.mode == DirectiveMode::UserPrepend);
+    Injection { assembled: form(text), memory_block: if apart { form(None) } else { String::new() }, directive }
+}
+
+fn account(inputs: &Inputs<'_>, chosen: &Chosen<'_>) -> TokenAccount {
+    let family = inputs.profile.family;
+    let memories = chosen.memories.iter().map(|r| r.memory.tokens.of(family)).fold(0, u32::saturating_add);
+    let formatter = if chosen.memories.is_empty() { 0 } else { estimate_overhead(chosen.memories.len(), inputs.nonce_chars, family).tokens() };
+    let directive = inputs.directive_tokens.tokens();
+    TokenAccount { injected: directive.saturating_add(memories).saturating_add(formatter), directive, memories, formatter }
+}
+
+/// Every candidate's fate, in rank order.
+fn record(ranked: &[Ranked], chosen: &[&Ranked], profile: ModelProfile) -> Vec<PlannedMemory> {
+    let mut packed = chosen.iter().map(|r| r.memory.id).peekable();
+    ranked
+        .iter()
+        .map(|r| {
+            // Both lists are in rank order.
+            let taken = packed.next_if_eq(&r.memory.id).is_some();
+            PlannedMemory {
+                id: r.memory.id,
+                region: Placement::Recall,
+                decision: if taken { Decision::Packed } else { Decision::Excluded },
+                reason: if taken { None } else { Some(r.excluded.unwrap_or(Exclusion::Budget)) },
+                score: r.score,
+                components: r.components,
+                tokens: r.memory.tokens.of(profile.family),
+            }
+        })
+        .collect()
+}
+
+/// Status, level and reason by the table of outcomes (design, section 2).
+fn outcome(found: &Found, nothing_chosen: bool, ranked: &[Ranked]) -> (ContextStatus, Level, Option<String>) {
+    let without = alone(found.directive.is_some());
+    if let Some(reason) = found.given_up {
+        return (without, Level::L3, Some(reason.to_owned()));
+    }
+    let gone: Vec<String> = ["directive", "hot", "cold"]
+        .into_iter()
+        .filter_map(|name| found.branches.get(name).filter(|b| missing(b.outcome)).map(|b| format!("{name}={}", b.outcome.as_str())))
+        .collect();
+    let memory_gone = ["hot", "cold"].into_iter().filter(|name| found.branches.get(name).is_some_and(|b| missing(b.outcome))).count();
+    let reason = if gone.is_empty() { nothing_chosen.then(|| nothing(found, ranked).to_owned()) } else { Some(gone.join(",")) };
+    match (memory_gone, gone.len()) {
+        (2, _) => (without, Level::L2, reason),
+        (0, 0) => (ContextStatus::Full, Level::L0, reason),
+        _ => (ContextStatus::Partial, Level::L1, reason),
+    }
+}
+
+/// Why a whole assembly injected nothing.
+fn nothing(found: &Found, ranked: &[Ranked]) -> &'static str {
+    if !found.asked {
+        "no_question"
+    } else if ranked.is_empty() {
+        "none_stored"
+    } else if ranked.iter().any(|r| r.excluded.is_none()) {
+        "no_room"
+    } else {
+        "none_relevant"
+    }
+}

@@ -1,0 +1,144 @@
+//! Retrieve: the directive, hot and cold branches at once, each inside its own limit and all inside one wall.
+//!
+//! A slow branch is cancelled, a finished one is kept; each leaves its outcome, its time and its number of hits.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::App;
+use crate::config::ContextConfig;
+use crate::memory::search::{BranchError, Hit, Query, query_text};
+use crate::request::resolution::directive::Lookup;
+use crate::store::DirectiveVersion;
+
+use super::Subject;
+use super::plan::{BranchReport, Outcome};
+
+/// The absolute times of one assembly, taken when it begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    /// When it began.
+    pub began: Instant,
+    /// When retrieval stops.
+    pub wall: Instant,
+    /// When the whole assembly is given up.
+    pub end: Instant,
+}
+
+impl Deadline {
+    /// The times of an assembly that begins at `began`.
+    #[must_use]
+    pub fn new(began: Instant, settings: &ContextConfig) -> Self {
+        let end = began + Duration::from_millis(settings.timeout_ms);
+        Self { began, wall: (began + Duration::from_millis(settings.deadline_ms)).min(end), end }
+    }
+
+    /// A branch's limit, clamped to the wall.
+    fn branch(&self, limit_ms: u64) -> Instant {
+        (self.began + Duration::from_millis(limit_ms)).min(self.wall)
+    }
+}
+
+/// What the branches brought.
+#[derive(Debug)]
+pub struct Found {
+    /// The directive.
+    pub directive: Option<Arc<DirectiveVersion>>,
+    /// Hits, hot first, then cold.
+    pub hits: Vec<Hit>,
+    /// Each branch's record.
+    pub branches: BTreeMap<&'static str, BranchReport>,
+    /// Why assembly was given up, if it was (L3).
+    pub given_up: Option<&'static str>,
+    /// Whether there was a question to search for.
+    pub asked: bool,
+}
+
+impl Found {
+    /// Nothing at all: the start of an assembly without recall.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { directive: None, hits: Vec::new(), branches: BTreeMap::new(), given_up: None, asked: false }
+    }
+
+    /// The same without memories, for an assembly that is given up for `reason`.
+    #[must_use]
+    pub fn given_up(self, reason: &'static str) -> Self {
+        Self { hits: Vec::new(), given_up: Some(reason), ..self }
+    }
+}
+
+/// Asks all three branches.
+pub async fn retrieve(app: &App, subject: &Subject<'_>, directive: &Lookup, deadline: Deadline) -> Found {
+    let settings = &app.config.context;
+    let scope = subject.who.scope();
+    let question = subject.chat.last_user_text().unwrap_or_default();
+    let query = query(app, &question, deadline).await;
+    let (hot_end, cold_end) = (deadline.branch(settings.hot_timeout_ms), deadline.branch(settings.cold_timeout_ms));
+    let resolve = async {
+        match directive {
+            Lookup::AtHand(active) => Ok(active.clone()),
+            Lookup::ToLoad => app.directives.load(scope).await,
+        }
+    };
+    let (directive, hot, cold) = tokio::join!(
+        branch(deadline.branch(settings.directive_timeout_ms), true, resolve),
+        branch(hot_end, !query.is_empty(), app.hot.hot(scope, &query, settings.hot_limit, hot_end)),
+        branch(cold_end, !query.is_empty(), app.cold.cold(scope, &query, settings.cold_limit, cold_end)),
+    );
+    let directive_active = directive.value.flatten();
+    let (hot_hits, cold_hits) = (hot.value.unwrap_or_default(), cold.value.unwrap_or_default());
+    let mut branches = BTreeMap::new();
+    branches.insert("directive", directive.report(usize::from(directive_active.is_some())));
+    branches.insert("hot", hot.report(hot_hits.len()));
+    branches.insert("cold", cold.report(cold_hits.len()));
+    let mut hits = hot_hits;
+    hits.extend(cold_hits);
+    // Branches answer only for the scope they were given; this is the check that does not trust them.
+    hits.retain(|hit| hit.memory.partition.visible_to(scope));
+    Found { directive: directive_active, hits, branches, given_up: None, asked: !query.is_empty() }
+}
+
+/// The question, embedded once. Without a vector the search is lexical.
+pub(super) async fn query(app: &App, question: &str, deadline: Deadline) -> Query {
+    let text = query_text(question);
+    let model: Arc<str> = app.embedder.model().into();
+    if text.trim().is_empty() {
+        return Query::new("", None, model);
+    }
+    // Half of the wall: a slow embedder must leave the branches time to search by words.
+    let half = deadline.began + deadline.wall.duration_since(deadline.began) / 2;
+    let embedded = timeout_at(half, app.embedder.embed(&[&*text])).await;
+    let vector = embedded.ok().and_then(Result::ok).and_then(|mut v| v.pop());
+    Query::new(&text, vector.as_deref(), model)
+}
+
+/// How one branch ended.
+struct Ended<T> {
+    value: Option<T>,
+    outcome: Outcome,
+    ms: f64,
+}
+
+impl<T> Ended<T> {
+    fn report(&self, hits: usize) -> BranchReport {
+        BranchReport { outcome: self.outcome, ms: self.ms, hits }
+    }
+}
+
+async fn branch<T>(limit: Instant, wanted: bool, work: impl Future<Output = Result<T, BranchError>>) -> Ended<T> {
+    if !wanted {
+        return Ended { value: None, outcome: Outcome::Skipped, ms: 0.0 };
+    }
+    let began = Instant::now();
+    let (value, outcome) = match timeout_at(limit, work).await {
+        Ok(Ok(value)) => (Some(value), Outcome::Ok),
+        Ok(Err(BranchError::Deadline)) | Err(_) => (None, Outcome::Timeout),
+        Ok(Err(BranchError::Store(_) | BranchError::Interrupted)) => (None, Outcome::Error),
+    };
+    Ended { value, outcome, ms: began.elapsed().as_secs_f64() * 1_000.0 }
+}

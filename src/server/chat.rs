@@ -1,0 +1,62 @@
+//! The provider's surface: chat, and the operations that pass through.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request;
+use crate::request::pass_through::{self, Operation};
+use crate::telemetry::{RequestMeta, Trail};
+
+/// Takes a request apart; the identifiers were put there by the outermost layer.
+pub(super) fn apart(request: Request) -> (Parts, Body) {
+    request.into_parts()
+}
+
+/// Turns a path's result into a response and counts a refusal under its stage.
+pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiError>) -> Response {
+    result.unwrap_or_else(|error| {
+        app.metrics.refused(trail.current(), error.code);
+        error.into_response()
+    })
+}
+
+pub(super) async fn chat_completions(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+    let (head, body) = apart(request);
+    let mut trail = Trail::default();
+    let result = request::handle(&app, &head, body, &meta, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+pub(super) async fn completions(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+    forward(&app, &meta, request, "/completions").await
+}
+
+pub(super) async fn embeddings(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+    forward(&app, &meta, request, "/embeddings").await
+}
+
+async fn forward(app: &App, meta: &RequestMeta, request: Request, operation: &str) -> Response {
+    let (head, body) = apart(request);
+    let mut trail = Trail::default();
+    let result = pass_through::post(app, &head, body, operation, meta, &mut trail).await;
+    conclude(app, &trail, result)
+}
+
+pub(super) async fn models(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+    let (head, _body) = apart(request);
+    let mut trail = Trail::default();
+    let result = pass_through::get(&app, &head, Operation::Models, &meta, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+pub(super) async fn model(State(app): State<App>, Extension(meta): Extension<RequestMeta>, Path(id): Path<String>, request: Request) -> Response {
+    let (head, _body) = apart(request);
+    let mut trail = Trail::default();
+    let result = pass_through::get(&app, &head, Operation::Model(&id), &meta, &mut trail).await;
+    conclude(&app, &trail, result)
+}

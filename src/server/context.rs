@@ -1,0 +1,103 @@
+//! `/v1/context`: preview shows what a chat request would become, assemble gives the formatted string. Neither calls a provider.
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::app::App;
+use crate::auth::Permissions;
+use crate::error::{ApiError, Code};
+use crate::openai::ChatRequest;
+use crate::request::context::assemble::{Assembled, View, Whole};
+use crate::request::context::inject::inject;
+use crate::request::context::plan::ContextPlan;
+use crate::request::context::{Subject, run};
+use crate::request::resolution::resolve;
+use crate::request::{Gated, Stage, gates, read};
+use crate::telemetry::Trail;
+
+use super::chat::{apart, conclude};
+
+#[derive(Serialize)]
+struct Preview<'a> {
+    messages: &'a RawValue,
+    plan: &'a ContextPlan,
+}
+
+pub(super) async fn preview(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = previewed(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let run = assembled(app, request, trail, |_| None).await?;
+    let body = inject(&run.chat, &run.assembled.injection, run.profile.system_role).into_body(run.chat.body()).to_bytes();
+    let rewritten = ChatRequest::parse(body, app.config.server.max_messages + 2).map_err(|_| internal())?;
+    let range = rewritten.field("messages").ok_or_else(internal)?;
+    let messages: &RawValue = serde_json::from_slice(rewritten.raw(&range)).map_err(|_| internal())?;
+    let mut response = axum::Json(Preview { messages, plan: &run.assembled.plan }).into_response();
+    run.counted.write(response.headers_mut(), app.clock.now());
+    Ok(response)
+}
+
+#[derive(Serialize)]
+struct AssembleAnswer<'a> {
+    assembled_context: &'a str,
+    tokens_used: u32,
+    plan: &'a ContextPlan,
+}
+
+pub(super) async fn assemble(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = assembled_string(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn assembled_string(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let run = assembled(app, request, trail, |chat| Some(whole(chat))).await?;
+    let plan = &run.assembled.plan;
+    let tokens_used = plan.tokens.injected.saturating_add(plan.budget.messages).saturating_add(plan.budget.tool_schemas);
+    let answer = AssembleAnswer { assembled_context: &run.assembled.injection.assembled, tokens_used, plan };
+    let mut response = (StatusCode::OK, axum::Json(answer)).into_response();
+    run.counted.write(response.headers_mut(), app.clock.now());
+    Ok(response)
+}
+
+/// History and tools as text.
+fn whole(chat: &ChatRequest) -> Whole {
+    let history = chat.messages().iter().map(|m| (m.role.as_str().to_owned(), chat.text(m).into_owned())).collect();
+    let tools = chat.tools().map(|t| vec![String::from_utf8_lossy(chat.raw(&t.range)).into_owned()]).unwrap_or_default();
+    Whole { history, tools }
+}
+
+/// An assembly without a provider.
+struct Run {
+    chat: ChatRequest,
+    profile: crate::providers::ModelProfile,
+    counted: crate::request::rate_limit::CountedRequest,
+    assembled: Assembled,
+}
+
+/// Passes the gates and the validation of a chat request, then assembles. Whoever may not read directives does not see one here.
+async fn assembled(app: &App, request: Request, trail: &mut Trail, whole: impl Fn(&ChatRequest) -> Option<Whole>) -> Result<Run, ApiError> {
+    let (head, body) = apart(request);
+    let Gated { bound, admitted, counted, declared } = gates(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    trail.enter(Stage::Validate);
+    let who = bound.principal();
+    let valid = read::chat(app, who, &admitted, declared).await?;
+    trail.enter(Stage::Resolve);
+    let resolved = resolve(&*app.directives, who, &head.headers);
+    trail.enter(Stage::Context);
+    let view = View { hide_directive: !who.may(Permissions::DIRECTIVE_READ), whole: whole(&valid.chat) };
+    let profile = valid.route.profile;
+    let subject = Subject { who, chat: &valid.chat, profile };
+    let assembled = run(app, &subject, &resolved.directive, &view).await;
+    Ok(Run { chat: valid.into_chat(), profile, counted, assembled })
+}
+
+fn internal() -> ApiError {
+    ApiError::new(Code::InternalError, "an internal error occurred")
+}

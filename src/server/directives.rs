@@ -1,0 +1,166 @@
+//! `/v1/directives`: versions, the active one, promote and rollback.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::app::App;
+use crate::auth::Permissions;
+use crate::error::{ApiError, Code};
+use crate::store::{DirectiveMode, DirectiveVersion, NewDirective};
+use crate::telemetry::Trail;
+use crate::tokens::Family;
+
+use super::chat::{apart, conclude};
+use super::json::{absent, ask, store_failed};
+
+/// Greatest directive in bytes (contract, section 1.1).
+const MAX_BYTES: usize = 32_768;
+
+#[derive(Serialize)]
+struct DirectiveView<'a> {
+    version: u32,
+    mode: DirectiveMode,
+    active: bool,
+    content: &'a str,
+    content_sha256: String,
+    created_at: Timestamp,
+}
+
+impl<'a> DirectiveView<'a> {
+    fn of(version: &'a DirectiveVersion) -> Self {
+        Self {
+            version: version.version,
+            mode: version.mode,
+            active: version.active,
+            content: &version.content,
+            content_sha256: hex(&version.content_hash),
+            created_at: version.created_at,
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+pub(super) async fn list(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = list_versions(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn list_versions(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_READ, trail).await?;
+    let who = asked.principal();
+    let versions = app.store.directive_versions(who.org(), who.agent()).await.map_err(|e| store_failed(&e))?;
+    let data: Vec<DirectiveView<'_>> = versions.iter().map(DirectiveView::of).collect();
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data})))
+}
+
+pub(super) async fn active(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = active_version(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn active_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_READ, trail).await?;
+    let who = asked.principal();
+    let version = app.store.active_directive(who.org(), who.agent()).await.map_err(|e| store_failed(&e))?.ok_or_else(absent)?;
+    Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddBody {
+    content: Arc<str>,
+    mode: Option<DirectiveMode>,
+    #[serde(default)]
+    promote: bool,
+}
+
+/// Refuses a directive that is empty or over a cap: a cut directive would make an agent that is quietly wrong.
+///
+/// # Errors
+/// `VALIDATION_ERROR` or `PREFIX_TOO_LARGE`, naming the class.
+pub(crate) fn check_size(app: &App, content: &str) -> Result<(), ApiError> {
+    if content.trim().is_empty() {
+        return Err(ApiError::new(Code::ValidationError, "a directive must not be empty").param("content"));
+    }
+    if content.len() > MAX_BYTES {
+        return Err(ApiError::new(Code::PrefixTooLarge, format!("the directive is larger than {MAX_BYTES} bytes")).param("content"));
+    }
+    let (tokens, cap) = (app.counter.counts(content).of(Family::O200kBase), app.config.context.directive_tokens);
+    if tokens > cap {
+        let text = format!("the directive has {tokens} tokens; context.directive_tokens allows {cap}");
+        return Err(ApiError::new(Code::PrefixTooLarge, text).param("content"));
+    }
+    Ok(())
+}
+
+pub(super) async fn add(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = add_version(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn add_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_WRITE, trail).await?;
+    let wanted: AddBody = asked.parse()?;
+    let asked = if wanted.promote { asked.require(Permissions::DIRECTIVE_PROMOTE)? } else { asked };
+    check_size(app, &wanted.content)?;
+    let (org, agent) = (asked.principal().org(), asked.principal().agent());
+    let new = NewDirective { org, agent, content: wanted.content, mode: wanted.mode.unwrap_or(DirectiveMode::SystemFirst), created_at: app.clock.now() };
+    let mut version = app.store.add_directive(new).await.map_err(|e| store_failed(&e))?;
+    if wanted.promote {
+        version = app.store.promote_directive(org, agent, version.version).await.map_err(|e| store_failed(&e))?;
+        app.cached_directives.invalidate(org, agent);
+    }
+    Ok(asked.answer(app, StatusCode::CREATED, &DirectiveView::of(&version)))
+}
+
+pub(super) async fn promote(State(app): State<App>, Path(version): Path<String>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = promote_version(&app, &version, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn promote_version(app: &App, version: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_PROMOTE, trail).await?;
+    let version: u32 = version.parse().map_err(|_| absent())?;
+    let (org, agent) = (asked.principal().org(), asked.principal().agent());
+    let promoted = app.store.promote_directive(org, agent, version).await.map_err(|e| store_failed(&e))?;
+    app.cached_directives.invalidate(org, agent);
+    Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&promoted)))
+}
+
+pub(super) async fn rollback(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = rollback_version(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn rollback_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_PROMOTE, trail).await?;
+    let (org, agent) = (asked.principal().org(), asked.principal().agent());
+    let version = app.store.rollback_directive(org, agent).await.map_err(|e| store_failed(&e))?;
+    app.cached_directives.invalidate(org, agent);
+    Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
+}

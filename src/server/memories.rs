@@ -1,0 +1,286 @@
+//! `/v1/memories`: create, batch, get, list, search, hot, forget.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::app::App;
+use crate::auth::{Permissions, Principal};
+use crate::error::{ApiError, Code, ErrorBody, FieldError};
+use crate::ids::{MemoryId, UserId};
+use crate::memory::search::Hit;
+use crate::memory::write::{WriteError, objects, write};
+use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
+use crate::request::context::plan::Components;
+use crate::request::context::recall;
+use crate::store::ListFilter;
+use crate::telemetry::Trail;
+
+use super::chat::{apart, conclude};
+use super::json::{Asked, absent, ask, invalid, query, store_failed};
+
+/// A memory as clients see it.
+#[derive(Serialize)]
+struct MemoryView<'a> {
+    id: MemoryId,
+    status: Status,
+    category: Category,
+    labels: &'a [Label],
+    content: &'a str,
+    confidence: f32,
+    user_id: Option<&'a UserId>,
+    valid_from: Timestamp,
+    valid_until: Option<Timestamp>,
+    observed_at: Option<Timestamp>,
+    source: &'a Source,
+    metadata: Option<&'a RawValue>,
+    pinned: bool,
+    retrieval_count: u32,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl<'a> MemoryView<'a> {
+    fn of(memory: &'a Memory) -> Self {
+        Self {
+            id: memory.id,
+            status: memory.status,
+            category: memory.category(),
+            labels: &memory.labels,
+            content: &memory.content,
+            confidence: memory.confidence,
+            user_id: memory.partition.user.as_ref(),
+            valid_from: memory.valid_from,
+            valid_until: memory.valid_until,
+            observed_at: memory.observed_at,
+            source: &memory.source,
+            metadata: memory.metadata.as_deref(),
+            pinned: memory.pinned,
+            retrieval_count: memory.retrieval_count,
+            created_at: memory.created_at,
+            updated_at: memory.updated_at,
+        }
+    }
+}
+
+/// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
+fn write_permission(principal: &Principal) -> Permissions {
+    if principal.scope().user().is_some() { Permissions::MEMORY_WRITE } else { Permissions::MEMORY_WRITE.with(Permissions::MEMORY_WRITE_SHARED) }
+}
+
+async fn ask_to_write(app: &App, request: Request, trail: &mut Trail) -> Result<Asked, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_WRITE, trail).await?;
+    let needed = write_permission(asked.principal());
+    asked.require(needed)
+}
+
+pub(super) async fn create(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = create_one(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn create_one(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let asked = ask_to_write(app, request, trail).await?;
+    let object: &RawValue = serde_json::from_slice(&asked.body).map_err(|e| invalid(&e))?;
+    let outcome = write(app, asked.principal(), &[object]).await.pop().unwrap_or(Err(WriteError::StoreUnavailable));
+    let memory = outcome?;
+    Ok(asked.answer(app, StatusCode::CREATED, &MemoryView::of(&memory)))
+}
+
+#[derive(Serialize)]
+struct BatchResult<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<MemoryId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorBody<'a>>,
+}
+
+pub(super) async fn batch(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = create_many(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let asked = ask_to_write(app, request, trail).await?;
+    let items = objects(&asked.body).map_err(|e| invalid(&e))?;
+    let most = app.config.memory.max_batch;
+    if items.is_empty() || items.len() > most {
+        let fault = FieldError { field: "memories".to_owned(), code: "TOO_MANY", message: format!("must hold 1 to {most} memories") };
+        return Err(ApiError::new(Code::ValidationError, "the batch is not valid").fields(vec![fault]));
+    }
+    let outcomes = write(app, asked.principal(), &items).await;
+    let outcomes: Vec<Result<Arc<Memory>, ApiError>> = outcomes.into_iter().map(|o| o.map_err(ApiError::from)).collect();
+    let results: Vec<BatchResult<'_>> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Ok(memory) => BatchResult { status: memory.status.as_str(), id: Some(memory.id), error: None },
+            Err(error) => BatchResult { status: "error", id: None, error: Some(error.body(None, None)) },
+        })
+        .collect();
+    Ok(asked.answer(app, StatusCode::MULTI_STATUS, &serde_json::json!({ "results": results })))
+}
+
+pub(super) async fn get(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = get_one(&app, &id, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn get_one(app: &App, id: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    let id: MemoryId = id.parse().map_err(|_| absent())?;
+    let partitions = PartitionKey::for_read(asked.principal().scope());
+    let memory = app.store.memory(&partitions, id).await.map_err(|e| store_failed(&e))?.ok_or_else(absent)?;
+    Ok(asked.answer(app, StatusCode::OK, &MemoryView::of(&memory)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    limit: Option<usize>,
+    after: Option<MemoryId>,
+    status: Option<Status>,
+    category: Option<Category>,
+}
+
+/// Rows of a page unless the client asks for fewer; the greatest is 100 (contract, section 15).
+const PAGE: usize = 20;
+const GREATEST_PAGE: usize = 100;
+
+fn limit_of(given: Option<usize>, usual: usize, greatest: usize) -> Result<usize, ApiError> {
+    match given.unwrap_or(usual) {
+        n @ 1.. if n <= greatest => Ok(n),
+        _ => {
+            let fault = FieldError { field: "limit".to_owned(), code: "RANGE_ERROR", message: format!("must be 1 to {greatest}") };
+            Err(ApiError::new(Code::ValidationError, "the request is not valid").fields(vec![fault]))
+        }
+    }
+}
+
+pub(super) async fn list(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = list_page(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn list_page(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    let query: ListQuery = query(&head)?;
+    if query.status == Some(Status::Forgotten) {
+        return Err(ApiError::new(Code::ValidationError, "forgotten memories cannot be listed").param("status"));
+    }
+    let filter = ListFilter { after: query.after, limit: limit_of(query.limit, PAGE, GREATEST_PAGE)?, status: query.status, category: query.category };
+    let partitions = PartitionKey::for_read(asked.principal().scope());
+    let page = app.store.list_memories(&partitions, filter).await.map_err(|e| store_failed(&e))?;
+    let last_id = page.memories.last().map(|m| m.id);
+    let data: Vec<MemoryView<'_>> = page.memories.iter().map(MemoryView::of).collect();
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data, "last_id": last_id, "has_more": page.has_more})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchBody {
+    query: String,
+    limit: Option<usize>,
+    #[serde(default)]
+    labels: Vec<Category>,
+}
+
+/// One result: the memory, why it stands where it stands.
+#[derive(Serialize)]
+struct Found<'a> {
+    rank: usize,
+    similarity: f32,
+    score: f32,
+    components: Components,
+    source_branch: &'static str,
+    #[serde(flatten)]
+    memory: MemoryView<'a>,
+}
+
+/// Results of a search without a limit of its own, and the most.
+const RESULTS: usize = 10;
+const MOST_RESULTS: usize = 100;
+
+pub(super) async fn search(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = search_memories(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn search_memories(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    let wanted: SearchBody = asked.parse()?;
+    let limit = limit_of(wanted.limit, RESULTS, MOST_RESULTS)?;
+    if wanted.query.trim().is_empty() {
+        return Err(ApiError::new(Code::ValidationError, "query must not be empty").param("query"));
+    }
+    let ranked = recall::search(app, asked.principal(), &wanted.query, limit, &wanted.labels).await?;
+    let results: Vec<Found<'_>> = ranked
+        .iter()
+        .enumerate()
+        .map(|(i, r)| Found {
+            rank: i + 1,
+            similarity: r.similarity,
+            score: r.score,
+            components: r.components,
+            source_branch: "cold",
+            memory: MemoryView::of(&r.memory),
+        })
+        .collect();
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "results": results })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HotQuery {
+    limit: Option<usize>,
+}
+
+pub(super) async fn hot(State(app): State<App>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = hot_members(&app, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    let limit = limit_of(query::<HotQuery>(&head)?.limit, 20, 50)?;
+    let members: Vec<Hit> = recall::hot(app, asked.principal(), limit).await?;
+    let data: Vec<MemoryView<'_>> = members.iter().map(|h| MemoryView::of(&h.memory)).collect();
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data, "source": "hot_cache"})))
+}
+
+pub(super) async fn forget(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
+    let mut trail = Trail::default();
+    let result = forget_one(&app, &id, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn forget_one(app: &App, id: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::MEMORY_DELETE, trail).await?;
+    let id: MemoryId = id.parse().map_err(|_| absent())?;
+    let scope = asked.principal().scope();
+    // What every user sees may only be taken away by whoever may write it.
+    let shared = asked.principal().may(Permissions::MEMORY_WRITE_SHARED);
+    let partitions: Vec<PartitionKey> = PartitionKey::for_read(scope).into_iter().filter(|p| p.user.is_some() || shared).collect();
+    let forgotten = app.store.forget_memory(&partitions, id, app.clock.now()).await.map_err(|e| store_failed(&e))?;
+    let partition = forgotten.ok_or_else(absent)?;
+    app.index.remove(&partition, id);
+    app.metrics.memory_write("forgotten");
+    Ok(asked.empty(app, StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,58 @@
+//! Liveness, readiness, metrics and the OpenAPI document. Open, so they tell nothing about tenants, versions or addresses.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use crate::app::App;
+
+/// The public description of the interface.
+const OPENAPI: &str = include_str!("openapi.json");
+/// Time for one readiness check (contract, section 15).
+const CHECK: Duration = Duration::from_millis(500);
+
+/// Alive: the process answers. It never asks anything else, so a dependency's outage restarts nobody.
+pub(super) async fn health() -> impl IntoResponse {
+    axum::Json(json!({"status": "ok", "checks": {}}))
+}
+
+/// Ready: `ok` and `degraded` answer 200, `unhealthy` (and a draining process) 503. A provider is no check: without it requests get a
+/// clear 503 of their own, and taking every replica out of service would not bring it back.
+pub(super) async fn ready(State(app): State<App>) -> Response {
+    let began = Instant::now();
+    let store = match timeout(CHECK, app.store.ping()).await {
+        Ok(Ok(())) => "ok",
+        Ok(Err(_)) => "failed",
+        Err(_) => "timeout",
+    };
+    let store_ms = began.elapsed().as_secs_f64() * 1_000.0;
+    let draining = app.is_draining();
+    // While the store is down cached credentials and directives still serve, but nobody new gets in: not ready.
+    let (status, code) = match (draining, store) {
+        (true, _) => ("draining", StatusCode::SERVICE_UNAVAILABLE),
+        (false, "ok") if app.registry.load().default_provider().is_none() => ("degraded", StatusCode::OK),
+        (false, "ok") => ("ok", StatusCode::OK),
+        (false, _) => ("unhealthy", StatusCode::SERVICE_UNAVAILABLE),
+    };
+    let provider = if app.registry.load().default_provider().is_some() { "ok" } else { "not_configured" };
+    let checks = json!({"store": {"status": store, "latency_ms": store_ms}, "provider": {"status": provider}});
+    (code, axum::Json(json!({"status": status, "checks": checks}))).into_response()
+}
+
+/// The Prometheus exposition.
+pub(super) async fn metrics(State(app): State<App>) -> Response {
+    app.metrics.bytes_in_flight.set(i64::try_from(app.inflight.bytes()).unwrap_or(i64::MAX));
+    match app.metrics.render() {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// The OpenAPI document.
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+}

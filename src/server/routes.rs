@@ -1,0 +1,117 @@
+//! Every route in one table. What may not live here: logic. A route without credentials says why.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodRouter, delete, get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::app::App;
+use crate::error::{ApiError, Code};
+
+use super::{chat, context, directives, layers, memories, probes};
+
+/// Whether a route asks for credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The gates of the request path.
+    Protected,
+    /// Open, for the stated reason.
+    Open(&'static str),
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteInfo {
+    /// Methods, as OpenAPI writes them.
+    pub methods: &'static [&'static str],
+    /// Path, with parameters in braces.
+    pub path: &'static str,
+    /// Credentials.
+    pub access: Access,
+}
+
+const fn protected(methods: &'static [&'static str], path: &'static str) -> RouteInfo {
+    RouteInfo { methods, path, access: Access::Protected }
+}
+
+const fn open(path: &'static str, reason: &'static str) -> RouteInfo {
+    RouteInfo { methods: &["get"], path, access: Access::Open(reason) }
+}
+
+/// Every route. A test holds the router and the OpenAPI document to it. Each `/v1/chat|completions|embeddings|models` route also answers
+/// without `/v1`, for clients whose base URL lacks it.
+pub const ROUTES: &[RouteInfo] = &[
+    protected(&["post"], "/v1/chat/completions"),
+    protected(&["post"], "/v1/completions"),
+    protected(&["post"], "/v1/embeddings"),
+    protected(&["get"], "/v1/models"),
+    protected(&["get"], "/v1/models/{model}"),
+    protected(&["get", "post"], "/v1/memories"),
+    protected(&["post"], "/v1/memories/batch"),
+    protected(&["post"], "/v1/memories/search"),
+    protected(&["get"], "/v1/memories/hot"),
+    protected(&["delete", "get"], "/v1/memories/{id}"),
+    protected(&["post"], "/v1/context/assemble"),
+    protected(&["post"], "/v1/context/preview"),
+    protected(&["get", "post"], "/v1/directives"),
+    protected(&["get"], "/v1/directives/active"),
+    protected(&["post"], "/v1/directives/rollback"),
+    protected(&["post"], "/v1/directives/{version}/promote"),
+    open("/health", "a liveness probe has no credentials and touches nothing"),
+    open("/ready", "a readiness probe has no credentials; it names checks, never versions or addresses"),
+    open("/metrics", "scraped inside the network; holds no identifier of a tenant"),
+    open("/openapi.json", "the public description of this interface"),
+];
+
+fn handlers(path: &str) -> Option<MethodRouter<App>> {
+    Some(match path {
+        "/v1/chat/completions" => post(chat::chat_completions),
+        "/v1/completions" => post(chat::completions),
+        "/v1/embeddings" => post(chat::embeddings),
+        "/v1/models" => get(chat::models),
+        "/v1/models/{model}" => get(chat::model),
+        "/v1/memories" => get(memories::list).post(memories::create),
+        "/v1/memories/batch" => post(memories::batch),
+        "/v1/memories/search" => post(memories::search),
+        "/v1/memories/hot" => get(memories::hot),
+        "/v1/memories/{id}" => delete(memories::forget).get(memories::get),
+        "/v1/context/assemble" => post(context::assemble),
+        "/v1/context/preview" => post(context::preview),
+        "/v1/directives" => get(directives::list).post(directives::add),
+        "/v1/directives/active" => get(directives::active),
+        "/v1/directives/rollback" => post(directives::rollback),
+        "/v1/directives/{version}/promote" => post(directives::promote),
+        "/health" => get(probes::health),
+        "/ready" => get(probes::ready),
+        "/metrics" => get(probes::metrics),
+        "/openapi.json" => get(probes::openapi),
+        _ => return None,
+    })
+}
+
+/// The provider's own surface, also served without `/v1`.
+fn alias(path: &str) -> Option<String> {
+    let bare = path.strip_prefix("/v1")?;
+    let provider = ["/chat/", "/completions", "/embeddings", "/models"].iter().any(|p| bare.starts_with(p));
+    // axum's wildcard takes ids with slashes (`vendor/model`).
+    provider.then(|| bare.replace("{model}", "{*model}"))
+}
+
+/// The router of the whole service.
+pub fn router(app: &App) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let Some(methods) = handlers(route.path) else { continue };
+        if let Some(alias) = alias(route.path) {
+            router = router.route(&alias, methods.clone());
+        }
+        router = router.route(&route.path.replace("{model}", "{*model}"), methods);
+    }
+    router
+        .fallback(async || ApiError::new(Code::NotFound, "no such route"))
+        .method_not_allowed_fallback(async || ApiError::new(Code::MethodNotAllowed, "this route does not know that method"))
+        // Read upwards: a panic becomes a 500 inside the layer that gives every response its identifiers.
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(from_fn_with_state(app.clone(), layers::outermost))
+        .with_state(app.clone())
+}

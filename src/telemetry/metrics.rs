@@ -1,0 +1,263 @@
+//! The Prometheus metrics: every name, its labels and its meaning in one list.
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::error::Code;
+use crate::request::Stage;
+use crate::request::context::plan::{ContextPlan, ContextStatus};
+
+/// Seconds, from 50 microseconds to 100 seconds.
+const SECONDS: [f64; 16] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 100.0];
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+macro_rules! labels {
+    ($($name:ident { $($label:ident),* })*) => {
+        $(
+            #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+            struct $name { $($label: &'static str),* }
+        )*
+    };
+}
+
+labels! {
+    RouteCode { route, code }
+    RouteOnly { route }
+    StageCode { stage, code }
+    StatusLevel { status, level }
+    BranchOutcome { branch, outcome }
+    BranchOnly { branch }
+    PathOnly { path }
+    ResultOnly { result }
+    DirectionOnly { direction }
+}
+
+/// Which way tokens went.
+#[derive(Debug, Clone, Copy)]
+pub enum Direction {
+    /// To the provider.
+    Input,
+    /// From the provider.
+    Output,
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Whole.
+    Complete,
+    /// The client went away.
+    ClientGone,
+    /// The provider broke off.
+    UpstreamError,
+    /// The provider sent an error object inside the stream.
+    ErrorEvent,
+    /// The provider fell silent.
+    IdleTimeout,
+    /// The answer took longer than allowed.
+    TotalTimeout,
+}
+
+impl StreamEnd {
+    /// The label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::ClientGone => "client_gone",
+            Self::UpstreamError => "upstream_error",
+            Self::ErrorEvent => "error_event",
+            Self::IdleTimeout => "idle_timeout",
+            Self::TotalTimeout => "total_timeout",
+        }
+    }
+}
+
+/// Every metric of the process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RouteCode, Counter>,
+    duration: Family<RouteOnly, Histogram, fn() -> Histogram>,
+    refusals: Family<StageCode, Counter>,
+    context: Family<StatusLevel, Counter>,
+    branches: Family<BranchOutcome, Counter>,
+    branch_seconds: Family<BranchOnly, Histogram, fn() -> Histogram>,
+    assembly_seconds: Histogram,
+    pack: Family<PathOnly, Counter>,
+    injected: Counter,
+    context_tokens: Counter,
+    provider: Family<ResultOnly, Counter>,
+    first_byte: Histogram,
+    ends: Family<ResultOnly, Counter>,
+    tokens: Family<DirectionOnly, Counter>,
+    taps_lost: Counter,
+    memory_writes: Family<ResultOnly, Counter>,
+    /// Answers being relayed now.
+    pub answers_open: Gauge,
+    /// Bytes of request bodies held now.
+    pub bytes_in_flight: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Registers every metric.
+    #[must_use]
+    pub fn new() -> Self {
+        let make: fn() -> Histogram = seconds;
+        let mut this = Self {
+            registry: Registry::with_prefix("ibex"),
+            requests: Family::default(),
+            duration: Family::new_with_constructor(make),
+            refusals: Family::default(),
+            context: Family::default(),
+            branches: Family::default(),
+            branch_seconds: Family::new_with_constructor(make),
+            assembly_seconds: seconds(),
+            pack: Family::default(),
+            injected: Counter::default(),
+            context_tokens: Counter::default(),
+            provider: Family::default(),
+            first_byte: seconds(),
+            ends: Family::default(),
+            tokens: Family::default(),
+            taps_lost: Counter::default(),
+            memory_writes: Family::default(),
+            answers_open: Gauge::default(),
+            bytes_in_flight: Gauge::default(),
+        };
+        this.register();
+        this
+    }
+
+    fn register(&mut self) {
+        let r = &mut self.registry;
+        r.register("requests", "Requests answered, by route and status code", self.requests.clone());
+        r.register("request_duration_seconds", "Time from the request's head to the answer's head, by route", self.duration.clone());
+        r.register("refusals", "Requests refused, by stage and error code", self.refusals.clone());
+        r.register("context", "Context assemblies, by status and degradation level", self.context.clone());
+        r.register("context_branches", "Retrieval branches, by outcome", self.branches.clone());
+        r.register("context_branch_seconds", "Time of a retrieval branch", self.branch_seconds.clone());
+        r.register("context_assembly_seconds", "Time of a whole context assembly", self.assembly_seconds.clone());
+        r.register("context_packs", "Packer runs, by path", self.pack.clone());
+        r.register("context_memories_injected", "Memories injected", self.injected.clone());
+        r.register("context_tokens_injected", "Tokens injected", self.context_tokens.clone());
+        r.register("provider_requests", "Provider calls, by result", self.provider.clone());
+        r.register("provider_first_byte_seconds", "Time from the handoff to the provider's answer head", self.first_byte.clone());
+        r.register("answers", "Answers relayed, by how they ended", self.ends.clone());
+        r.register("tokens", "Tokens that providers reported, by direction", self.tokens.clone());
+        r.register("usage_taps_lost", "Answers whose usage could not be read", self.taps_lost.clone());
+        r.register("memory_writes", "Memory writes, by outcome", self.memory_writes.clone());
+        r.register("answers_open", "Answers being relayed now", self.answers_open.clone());
+        r.register("request_bytes_in_flight", "Bytes of request bodies held now", self.bytes_in_flight.clone());
+    }
+
+    /// The exposition text; the error is the formatter's, which writing to a string never meets.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn render(&self) -> Result<String, std::fmt::Error> {
+        let mut out = String::with_capacity(16 << 10);
+        text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+
+    /// Counts an answered request.
+    pub fn answered(&self, route: &'static str, status: http::StatusCode, seconds: f64) {
+        self.requests.get_or_create(&RouteCode { route, code: status_label(status) }).inc();
+        self.duration.get_or_create(&RouteOnly { route }).observe(seconds);
+    }
+
+    /// Counts a refusal.
+    pub fn refused(&self, stage: Option<Stage>, code: Code) {
+        let stage = stage.map_or("none", Stage::name);
+        self.refusals.get_or_create(&StageCode { stage, code: code.as_str() }).inc();
+    }
+
+    /// Counts a context outcome without an assembly (skipped, disabled).
+    pub fn context_off(&self, status: ContextStatus) {
+        self.context.get_or_create(&StatusLevel { status: status.as_str(), level: "none" }).inc();
+    }
+
+    /// Counts an assembly.
+    pub fn assembled(&self, plan: &ContextPlan, packed: u64, seconds: f64) {
+        self.context.get_or_create(&StatusLevel { status: plan.status.as_str(), level: plan.level.as_str() }).inc();
+        for (branch, report) in &plan.branches {
+            self.branches.get_or_create(&BranchOutcome { branch, outcome: report.outcome.as_str() }).inc();
+            self.branch_seconds.get_or_create(&BranchOnly { branch }).observe(report.ms / 1_000.0);
+        }
+        if let Some(pack) = &plan.pack {
+            self.pack.get_or_create(&PathOnly { path: pack.path }).inc();
+        }
+        self.assembly_seconds.observe(seconds);
+        self.injected.inc_by(packed);
+        self.context_tokens.inc_by(u64::from(plan.tokens.injected));
+    }
+
+    /// Counts a provider call.
+    pub fn provider(&self, result: &'static str, seconds: f64) {
+        self.provider.get_or_create(&ResultOnly { result }).inc();
+        self.first_byte.observe(seconds);
+    }
+
+    /// Counts the end of an answer.
+    pub fn ended(&self, end: StreamEnd) {
+        self.ends.get_or_create(&ResultOnly { result: end.as_str() }).inc();
+    }
+
+    /// Counts tokens a provider reported.
+    pub fn tokens(&self, direction: Direction, count: u64) {
+        let direction = match direction {
+            Direction::Input => "input",
+            Direction::Output => "output",
+        };
+        self.tokens.get_or_create(&DirectionOnly { direction }).inc_by(count);
+    }
+
+    /// Counts an answer whose usage could not be read.
+    pub fn tap_lost(&self) {
+        self.taps_lost.inc();
+    }
+
+    /// Counts a memory write by outcome.
+    pub fn memory_write(&self, result: &'static str) {
+        self.memory_writes.get_or_create(&ResultOnly { result }).inc();
+    }
+}
+
+/// A closed set: the codes that occur by name, everything else by class.
+fn status_label(status: http::StatusCode) -> &'static str {
+    match status.as_u16() {
+        200 => "200",
+        201 => "201",
+        204 => "204",
+        207 => "207",
+        400 => "400",
+        401 => "401",
+        403 => "403",
+        404 => "404",
+        409 => "409",
+        413 => "413",
+        429 => "429",
+        500 => "500",
+        502 => "502",
+        503 => "503",
+        504 => "504",
+        100..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
