@@ -17,6 +17,9 @@ const B: f32 = 0.75;
 /// Documents added to the count when a term's rarity is judged: in a partition of three memories no word is common yet.
 const PRIOR_DOCUMENTS: f64 = 100.0;
 
+/// A term with a smaller share of the query's weight is in nearly every memory: walking its postings would decide nothing.
+const NEGLIGIBLE_SHARE: f32 = 0.02;
+
 /// The query's terms with their rarity over all partitions that are searched together.
 #[derive(Debug, Default)]
 pub(super) struct TermWeights {
@@ -98,7 +101,8 @@ impl Pass {
                 pass.pair_cosines(partition, deadline)?;
             }
         }
-        for &(term, weight) in &weights.terms {
+        let least = weights.total * NEGLIGIBLE_SHARE;
+        for &(term, weight) in weights.terms.iter().filter(|(_, weight)| *weight >= least) {
             pass.add_term(term, weight, weights, partition, deadline)?;
         }
         Ok(pass)

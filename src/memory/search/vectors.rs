@@ -25,8 +25,15 @@ impl QueryVector {
 
     /// Appends query x row for each row of `rows`, still to be multiplied by the row's scale.
     pub(super) fn scan(&self, rows: &[i8], into: &mut Vec<f32>) {
+        let dimensions = self.coarse.len();
+        let start = into.len();
+        into.resize(start + rows.len() / dimensions, 0.0);
+        let found = into.get_mut(start..).unwrap_or_default();
+        // A plain loop: what an iterator's own functions do may be compiled for the baseline instruction set.
         Arch::new().dispatch(|| {
-            into.extend(rows.chunks_exact(self.coarse.len()).map(|row| coarse_dot(&self.coarse, row) * self.scale));
+            for (found, row) in found.iter_mut().zip(rows.chunks_exact(dimensions)) {
+                *found = coarse_dot(&self.coarse, row) * self.scale;
+            }
         });
     }
 
