@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::columns::{Columns, Row};
 use super::partition::{Interrupted, Partition};
 use super::pass::{K1, Lexical, Pass, TermWeights};
+use super::evidence::Evidence;
 use super::{Hit, Query, SearchError};
 
 /// The weights of the sum.
@@ -48,6 +49,9 @@ impl Weights {
         speaker: 0.8,
     };
 }
+
+/// Hits whose evidence decides on the belief in all.
+const JUDGED: usize = 10;
 
 /// Candidates, as a multiple of the limit, whose cosine is computed again in full precision.
 const REFINED: usize = 4;
@@ -117,9 +121,9 @@ impl Search<'_> {
         let mut hits = Vec::with_capacity(candidates.len());
         self.each_partition(&passes, |at, partition, columns, pass| {
             let own = candidates.iter().filter(|candidate| candidate.partition == at);
-            hits.extend(own.filter_map(|candidate| Some((candidate.sum, self.hit(columns, partition, pass, candidate.row, &terms)?))));
+            hits.extend(own.filter_map(|candidate| self.found(columns, partition, pass, *candidate, &terms)));
         })?;
-        hits.sort_unstable_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.memory.id.cmp(&y.memory.id)));
+        hits.sort_unstable_by(|a, b| b.sum.total_cmp(&a.sum).then_with(|| a.hit.memory.id.cmp(&b.hit.memory.id)));
         Ok(calibrated(hits))
     }
 
@@ -185,18 +189,23 @@ impl Search<'_> {
         vector.map_or(0.0, |vector| vector.refine(columns.vector(row)) * scale)
     }
 
-    /// A row as a hit, its relevance still to be judged.
-    fn hit(&self, columns: &Columns, partition: &Partition, pass: &Pass, row: u32, terms: &TermWeights) -> Option<Hit> {
-        let memory = columns.memory(row).filter(|memory| memory.is_current(self.now))?;
-        let lexical = pass.lexical.get(row as usize).copied().unwrap_or_default();
-        let share = |part: f32| if terms.total > 0.0 { (part / terms.total).clamp(0.0, 1.0) } else { 0.0 };
-        Some(Hit {
+    /// A candidate as a hit, its relevance still to be judged.
+    fn found(&self, columns: &Columns, partition: &Partition, pass: &Pass, candidate: Candidate, terms: &TermWeights) -> Option<Found> {
+        let memory = columns.memory(candidate.row).filter(|memory| memory.is_current(self.now))?;
+        let lexical = pass.lexical.get(candidate.row as usize).copied().unwrap_or_default();
+        let hit = Hit {
             memory: Arc::clone(memory),
-            similarity: self.similarity(columns, partition, pass, row).clamp(0.0, 1.0),
-            lexical: share(lexical.own / (K1 + 1.0)),
-            coverage: share(lexical.mass),
+            similarity: self.similarity(columns, partition, pass, candidate.row).clamp(0.0, 1.0),
+            lexical: terms.share(lexical.own / (K1 + 1.0)),
+            coverage: terms.share(lexical.mass),
             relevance: 0.0,
-        })
+        };
+        let evidence = Evidence {
+            similarity: (!pass.cosines.is_empty()).then_some(hit.similarity),
+            coverage: hit.coverage.max(terms.share(lexical.pair_mass)),
+            mass: lexical.mass,
+        };
+        Some(Found { sum: candidate.sum, hit, evidence })
     }
 }
 
@@ -239,20 +248,17 @@ struct Scale {
     pair_cosine: Channel,
     lexical: Channel,
     pair_lexical: Channel,
-    dialogue: bool,
 }
 
 impl Scale {
     fn over(passes: &[Pass]) -> Self {
         let lexical = || passes.iter().flat_map(|pass| pass.lexical.iter());
         let cosine = Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.cosines.iter().copied()));
-        let dialogue = passes.iter().any(|pass| pass.dialogue);
         Self {
             cosine,
             pair_cosine: Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.pair_cosines.iter().copied())),
             lexical: Channel::up_to_greatest(lexical().map(|l| l.own)),
             pair_lexical: Channel::up_to_greatest(lexical().map(|l| l.pair)),
-            dialogue,
         }
     }
 
@@ -268,15 +274,17 @@ impl Scale {
     }
 }
 
-/// Turns sums into relevances: each is its share of the best sum, times the evidence that the best match is a match at all.
-fn calibrated(hits: Vec<(f32, Hit)>) -> Vec<Hit> {
-    let best = hits.first().map_or(0.0, |(sum, _)| *sum);
-    let belief = hits.iter().take(5).map(|(_, hit)| evidence(hit.similarity, hit.coverage)).fold(0.0, f32::max);
-    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
-    hits.into_iter().map(|(sum, hit)| Hit { relevance: relevance(sum), ..hit }).collect()
+/// A hit before its relevance is known.
+struct Found {
+    sum: f32,
+    hit: Hit,
+    evidence: Evidence,
 }
 
-/// How far cosine and coverage alone speak for a match, the same for every query.
-pub(super) fn evidence(similarity: f32, coverage: f32) -> f32 {
-    1.0 / (1.0 + (2.0 - 3.0 * similarity - 3.0 * coverage).exp())
+/// Turns sums into relevances: each is its share of the best sum, times the belief that this query has an answer here.
+fn calibrated(found: Vec<Found>) -> Vec<Hit> {
+    let best = found.first().map_or(0.0, |first| first.sum);
+    let belief = Evidence::best_of(found.iter().take(JUDGED).map(|found| found.evidence)).belief();
+    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
+    found.into_iter().map(|found| Hit { relevance: relevance(found.sum), ..found.hit }).collect()
 }

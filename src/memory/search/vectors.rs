@@ -51,16 +51,19 @@ fn coarse_dot(query: &[i16], row: &[i8]) -> f32 {
     sum
 }
 
-/// Eight partial sums, because the compiler may not reorder one sum of floats.
+/// Partial sums, because the compiler may not reorder one sum of floats.
 #[inline(always)]
 fn exact_dot(query: &[f32], row: &[i8]) -> f32 {
-    let mut sums = [0f32; 8];
-    for (query, row) in query.chunks(8).zip(row.chunks(8)) {
+    let (query_lanes, query_rest) = query.as_chunks::<16>();
+    let (row_lanes, row_rest) = row.as_chunks::<16>();
+    let mut sums = [0f32; 16];
+    for (query, row) in query_lanes.iter().zip(row_lanes) {
         for ((sum, &q), &r) in sums.iter_mut().zip(query).zip(row) {
             *sum += q * f32::from(r);
         }
     }
-    sums.iter().sum()
+    let rest: f32 = query_rest.iter().zip(row_rest).map(|(&q, &r)| q * f32::from(r)).sum();
+    sums.iter().sum::<f32>() + rest
 }
 
 /// Appends the bytes of `vector` to `into` and returns the scale that undoes them; 0 for the zero vector and for one that is not finite.
