@@ -9,9 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::columns::Columns;
+use super::columns::{Columns, Row};
 use super::partition::{Interrupted, Partition};
 use super::pass::{K1, Lexical, Pass, TermWeights};
+use super::evidence::Evidence;
 use super::{Hit, Query, SearchError};
 
 /// The weights of the sum.
@@ -27,14 +28,30 @@ pub struct Weights {
     pub pair_lexical: f32,
     /// Share of the better neighbour turn's score.
     pub neighbour: f32,
+    /// Share of the weaker neighbour's score.
+    pub other_neighbour: f32,
+    /// Share of the better score two turns away.
+    pub second_neighbour: f32,
     /// The query names the speaker.
     pub speaker: f32,
 }
 
 impl Weights {
     /// Chosen on dialogue questions; without dialogue only the first four matter, and pairs equal their texts.
-    pub const CHOSEN: Self = Self { cosine: 0.5, pair_cosine: 0.3, lexical: 1.0, pair_lexical: 0.5, neighbour: 0.25, speaker: 0.15 };
+    pub const CHOSEN: Self = Self {
+        cosine: 0.15,
+        pair_cosine: 0.45,
+        lexical: 0.45,
+        pair_lexical: 0.5,
+        neighbour: 0.75,
+        other_neighbour: 0.07,
+        second_neighbour: 0.2,
+        speaker: 0.8,
+    };
 }
+
+/// Hits whose evidence decides on the belief in all.
+const JUDGED: usize = 10;
 
 /// Candidates, as a multiple of the limit, whose cosine is computed again in full precision.
 const REFINED: usize = 4;
@@ -99,20 +116,40 @@ impl Search<'_> {
             self.collect(at, partition, pass, &scale, &mut candidates)?;
         }
         keep_best(&mut candidates, self.limit.saturating_mul(REFINED));
+        self.refine(&passes, &scale, &mut candidates)?;
+        keep_best(&mut candidates, self.limit);
         let mut hits = Vec::with_capacity(candidates.len());
-        for (at, (partition, pass)) in self.partitions.iter().zip(&passes).enumerate() {
+        self.each_partition(&passes, |at, partition, columns, pass| {
+            let own = candidates.iter().filter(|candidate| candidate.partition == at);
+            hits.extend(own.filter_map(|candidate| self.found(columns, partition, pass, *candidate, &terms)));
+        })?;
+        hits.sort_unstable_by(|a, b| b.sum.total_cmp(&a.sum).then_with(|| a.hit.memory.id.cmp(&b.hit.memory.id)));
+        Ok(calibrated(hits))
+    }
+
+    /// Replaces the coarse cosine inside the sums of the best candidates by the one in full precision.
+    fn refine(&self, passes: &[Pass], scale: &Scale, candidates: &mut [Candidate]) -> Result<(), Interrupted> {
+        self.each_partition(passes, |at, partition, columns, pass| {
+            for candidate in candidates.iter_mut().filter(|candidate| candidate.partition == at) {
+                let coarse = pass.cosines.get(candidate.row as usize).copied().unwrap_or(0.0);
+                let exact = self.similarity(columns, partition, pass, candidate.row);
+                candidate.sum += self.weights.cosine * (scale.cosine.of(exact) - scale.cosine.of(coarse));
+            }
+        })
+    }
+
+    /// Visits the partitions under their locks, if no row has moved since the pass.
+    fn each_partition(&self, passes: &[Pass], mut work: impl FnMut(usize, &Partition, &Columns, &Pass)) -> Result<(), Interrupted> {
+        for (at, (partition, pass)) in self.partitions.iter().zip(passes).enumerate() {
             partition.read(|columns| {
                 if columns.generation != pass.generation {
                     return Err(Interrupted::Moved);
                 }
-                let own = candidates.iter().filter(|candidate| candidate.partition == at);
-                hits.extend(own.filter_map(|candidate| self.hit(columns, partition, pass, *candidate, &scale, &terms)));
+                work(at, partition, columns, pass);
                 Ok(())
             })?;
         }
-        hits.sort_unstable_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.memory.id.cmp(&y.memory.id)));
-        hits.truncate(self.limit);
-        Ok(calibrated(hits))
+        Ok(())
     }
 
     /// The current rows of one partition with their sums, neighbours and speakers included.
@@ -128,7 +165,10 @@ impl Search<'_> {
                 let mut sum = own;
                 if pass.dialogue {
                     let lent = |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
-                    sum += self.weights.neighbour * lent(row.previous).max(lent(row.next));
+                    let (before, after) = (lent(row.previous), lent(row.next));
+                    sum += self.weights.neighbour * before.max(after) + self.weights.other_neighbour * before.min(after);
+                    let far = |near: u32, step: fn(&Row) -> u32| columns.row(near).map_or(0.0, |row| lent(step(row)));
+                    sum += self.weights.second_neighbour * far(row.previous, |row| row.previous).max(far(row.next, |row| row.next));
                     if row.speaker.is_some_and(|speaker| self.query.names(speaker)) {
                         sum += self.weights.speaker;
                     }
@@ -142,26 +182,30 @@ impl Search<'_> {
         })
     }
 
-    /// A candidate as a hit, its cosine in full precision.
-    fn hit(&self, columns: &Columns, partition: &Partition, pass: &Pass, candidate: Candidate, scale: &Scale, terms: &TermWeights) -> Option<(f32, Hit)> {
+    /// The cosine in full precision; 0 where there is nothing to compare.
+    fn similarity(&self, columns: &Columns, partition: &Partition, pass: &Pass, row: u32) -> f32 {
+        let vector = self.query.vector_for(partition.model()).filter(|_| !pass.cosines.is_empty());
+        let scale = columns.row(row).map_or(0.0, |row| row.scale);
+        vector.map_or(0.0, |vector| vector.refine(columns.vector(row)) * scale)
+    }
+
+    /// A candidate as a hit, its relevance still to be judged.
+    fn found(&self, columns: &Columns, partition: &Partition, pass: &Pass, candidate: Candidate, terms: &TermWeights) -> Option<Found> {
         let memory = columns.memory(candidate.row).filter(|memory| memory.is_current(self.now))?;
-        let row = candidate.row as usize;
-        let coarse = pass.cosines.get(row).copied().unwrap_or(0.0);
-        let similarity = match self.query.vector_for(partition.model()) {
-            Some(vector) if !pass.cosines.is_empty() => vector.refine(columns.vector(candidate.row)) * columns.row(candidate.row)?.scale,
-            _ => 0.0,
-        };
-        let sum = candidate.sum + self.weights.cosine * (scale.cosine.of(similarity) - scale.cosine.of(coarse));
-        let lexical = pass.lexical.get(row).copied().unwrap_or_default();
-        let share = |part: f32| if terms.total > 0.0 { (part / terms.total).clamp(0.0, 1.0) } else { 0.0 };
+        let lexical = pass.lexical.get(candidate.row as usize).copied().unwrap_or_default();
         let hit = Hit {
             memory: Arc::clone(memory),
-            similarity: similarity.clamp(0.0, 1.0),
-            lexical: share(lexical.own / (K1 + 1.0)),
-            coverage: share(lexical.mass),
+            similarity: self.similarity(columns, partition, pass, candidate.row).clamp(0.0, 1.0),
+            lexical: terms.share(lexical.own / (K1 + 1.0)),
+            coverage: terms.share(lexical.mass),
             relevance: 0.0,
         };
-        Some((sum, hit))
+        let evidence = Evidence {
+            similarity: (!pass.cosines.is_empty()).then_some(hit.similarity),
+            coverage: hit.coverage.max(terms.share(lexical.pair_mass)),
+            mass: lexical.mass,
+        };
+        Some(Found { sum: candidate.sum, hit, evidence })
     }
 }
 
@@ -204,20 +248,17 @@ struct Scale {
     pair_cosine: Channel,
     lexical: Channel,
     pair_lexical: Channel,
-    dialogue: bool,
 }
 
 impl Scale {
     fn over(passes: &[Pass]) -> Self {
         let lexical = || passes.iter().flat_map(|pass| pass.lexical.iter());
         let cosine = Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.cosines.iter().copied()));
-        let dialogue = passes.iter().any(|pass| pass.dialogue);
         Self {
             cosine,
             pair_cosine: Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.pair_cosines.iter().copied())),
             lexical: Channel::up_to_greatest(lexical().map(|l| l.own)),
             pair_lexical: Channel::up_to_greatest(lexical().map(|l| l.pair)),
-            dialogue,
         }
     }
 
@@ -233,15 +274,17 @@ impl Scale {
     }
 }
 
-/// Turns sums into relevances: each is its share of the best sum, times the evidence that the best match is a match at all.
-fn calibrated(hits: Vec<(f32, Hit)>) -> Vec<Hit> {
-    let best = hits.first().map_or(0.0, |(sum, _)| *sum);
-    let belief = hits.iter().take(5).map(|(_, hit)| evidence(hit.similarity, hit.coverage)).fold(0.0, f32::max);
-    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
-    hits.into_iter().map(|(sum, hit)| Hit { relevance: relevance(sum), ..hit }).collect()
+/// A hit before its relevance is known.
+struct Found {
+    sum: f32,
+    hit: Hit,
+    evidence: Evidence,
 }
 
-/// How far cosine and coverage alone speak for a match, the same for every query.
-pub(super) fn evidence(similarity: f32, coverage: f32) -> f32 {
-    1.0 / (1.0 + (2.0 - 3.0 * similarity - 3.0 * coverage).exp())
+/// Turns sums into relevances: each is its share of the best sum, times the belief that this query has an answer here.
+fn calibrated(found: Vec<Found>) -> Vec<Hit> {
+    let best = found.first().map_or(0.0, |first| first.sum);
+    let belief = Evidence::best_of(found.iter().take(JUDGED).map(|found| found.evidence)).belief();
+    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
+    found.into_iter().map(|found| Hit { relevance: relevance(found.sum), ..found.hit }).collect()
 }

@@ -14,7 +14,7 @@ use crate::auth::Scope;
 use crate::memory::Memory;
 
 use super::columns::Columns;
-use super::fusion::evidence;
+use super::evidence::Evidence;
 use super::partition::{Interrupted, Partition};
 use super::pass::TermWeights;
 use super::terms::{Side, Term, terms};
@@ -143,14 +143,14 @@ fn score(columns: &Columns, partition: &Partition, member: &Member, query: &Quer
     let memory = columns.memory(member.row).filter(|memory| memory.is_current(now))?;
     let row = columns.row(member.row)?;
     let vector = query.vector_for(partition.model()).filter(|v| v.dimensions() == columns.dimensions && row.scale > 0.0);
-    let similarity = vector.map_or(0.0, |v| v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0);
-    let matched: f32 = weights.terms.iter().filter(|(term, _)| member.terms.contains(term)).map(|(_, weight)| weight).sum();
-    let coverage = if weights.total > 0.0 { (matched / weights.total).clamp(0.0, 1.0) } else { 0.0 };
+    let similarity = vector.map(|v| (v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
+    let mass: f32 = weights.terms.iter().filter(|(term, _)| member.terms.contains(term)).map(|(_, weight)| weight).sum();
+    let evidence = Evidence { similarity, coverage: weights.share(mass), mass };
+    let (similarity, coverage) = (similarity.unwrap_or(0.0), evidence.coverage);
     if similarity <= 0.0 && coverage <= 0.0 {
         return None;
     }
-    let relevance = evidence(similarity, coverage);
-    Some(Hit { memory: Arc::clone(memory), similarity, lexical: coverage, coverage, relevance })
+    Some(Hit { memory: Arc::clone(memory), similarity, lexical: coverage, coverage, relevance: evidence.alone() })
 }
 
 /// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.

@@ -8,7 +8,7 @@
 //! columns            the memories of a partition, and how they change
 //! partition          the lock around them: a pass holds it for one chunk at a time
 //! pass               one query over one partition: cosines and term scores of every row
-//! fusion             scores of all partitions on one scale, and what a score is worth
+//! fusion, evidence   scores of all partitions on one scale, and what a match is worth
 //! index, hot         the two branches that a request asks
 //! ```
 
@@ -18,6 +18,7 @@ mod vectors;
 mod columns;
 mod partition;
 mod pass;
+mod evidence;
 mod fusion;
 mod hot;
 mod index;
@@ -37,13 +38,16 @@ pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
 pub use partition::Partition;
 
-use terms::{Side, Term, fold, terms};
+use terms::{Side, Term, fold, walk};
 use vectors::QueryVector;
 
 /// Words of a query that are searched for: a pasted document is no better a question than its ends.
 pub const QUERY_HEAD_WORDS: usize = 48;
 /// See [`QUERY_HEAD_WORDS`].
 pub const QUERY_TAIL_WORDS: usize = 16;
+
+/// Numbers and identifiers are meant exactly: one that matches says more than a word as rare.
+const IDENTIFIER_WEIGHT: f32 = 2.0;
 
 /// The part of a user's message that recall asks about: all of a short one, the first and the last words of a long one. What is embedded
 /// and what is searched for is this same text.
@@ -65,8 +69,8 @@ pub struct Query(Arc<Prepared>);
 
 #[derive(Debug)]
 struct Prepared {
-    /// Distinct, in order of appearance.
-    terms: Vec<Term>,
+    /// Distinct, in order of appearance, with a factor of their weight.
+    terms: Vec<(Term, f32)>,
     /// Every word, folded but neither stopped nor stemmed: names are compared with these.
     words: Vec<Term>,
     vector: Option<QueryVector>,
@@ -77,15 +81,19 @@ impl Query {
     /// Prepares `text` (see [`query_text`]). Without a vector the search is lexical only. `model` made the vector.
     #[must_use]
     pub fn new(text: &str, vector: Option<&[f32]>, model: Arc<str>) -> Self {
-        let mut distinct = Vec::new();
-        for term in terms(text, Side::Query) {
-            if !distinct.contains(&term) {
-                distinct.push(term);
+        let mut distinct: Vec<(Term, f32)> = Vec::new();
+        walk(text, Side::Query, &mut |text| {
+            let term = Term::of(text);
+            if distinct.iter().all(|(known, _)| *known != term) {
+                distinct.push((term, if text.bytes().any(|b| b.is_ascii_digit()) { IDENTIFIER_WEIGHT } else { 1.0 }));
             }
+        });
+        let mut folded = String::with_capacity(32);
+        let mut words = Vec::new();
+        for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1) {
+            fold(word, &mut folded);
+            words.push(Term::of(&folded));
         }
-        let mut folded = String::with_capacity(text.len());
-        fold(text, &mut folded);
-        let words = folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() > 1).map(Term::of).collect();
         Self(Arc::new(Prepared { terms: distinct, words, vector: vector.and_then(QueryVector::new), model }))
     }
 
@@ -95,7 +103,7 @@ impl Query {
         self.0.terms.is_empty() && self.0.vector.is_none()
     }
 
-    fn terms(&self) -> &[Term] {
+    fn terms(&self) -> &[(Term, f32)] {
         &self.0.terms
     }
 

@@ -17,6 +17,12 @@ const B: f32 = 0.75;
 /// Documents added to the count when a term's rarity is judged: in a partition of three memories no word is common yet.
 const PRIOR_DOCUMENTS: f64 = 100.0;
 
+/// A term with a smaller share of the query's weight is in nearly every memory: walking its postings would decide nothing.
+const NEGLIGIBLE_SHARE: f32 = 0.02;
+
+/// No memory is asked to match more than this: the weight of about six rare words. A long message carries much that it does not ask.
+const LONG_QUERY_WEIGHT: f32 = 30.0;
+
 /// The query's terms with their rarity over all partitions that are searched together.
 #[derive(Debug, Default)]
 pub(super) struct TermWeights {
@@ -36,16 +42,21 @@ impl TermWeights {
             partition.read(|columns| {
                 documents += columns.live;
                 length += columns.live_length;
-                for (count, term) in holding.iter_mut().zip(query.terms()) {
+                for (count, (term, _)) in holding.iter_mut().zip(query.terms()) {
                     *count += columns.postings.get(term).map_or(0, |postings| postings.live);
                 }
             });
         }
         let all = documents as f64 + PRIOR_DOCUMENTS;
         let rarity = |count: u32| (1.0 + (all - f64::from(count) + 0.5) / (f64::from(count) + 0.5)).ln() as f32;
-        let terms: Vec<_> = query.terms().iter().zip(holding).map(|(&term, count)| (term, rarity(count))).collect();
+        let terms: Vec<_> = query.terms().iter().zip(holding).map(|(&(term, factor), count)| (term, factor * rarity(count))).collect();
         let total = terms.iter().map(|(_, weight)| weight).sum();
         Self { terms, total, average_length: (length / documents.max(1) as f64).max(1.0) as f32 }
+    }
+
+    /// A weight as a share of all weights, 0 to 1.
+    pub(super) fn share(&self, part: f32) -> f32 {
+        if self.total > 0.0 { (part / self.total.min(LONG_QUERY_WEIGHT)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     fn score(&self, weight: f32, count: f32, length: f32, average: f32) -> f32 {
@@ -62,6 +73,8 @@ pub(super) struct Lexical {
     pub(super) pair: f32,
     /// Weight of the terms it contains.
     pub(super) mass: f32,
+    /// Weight of the terms that it or the turn before it contains; only in dialogues.
+    pub(super) pair_mass: f32,
 }
 
 /// Every row's raw scores.
@@ -98,7 +111,8 @@ impl Pass {
                 pass.pair_cosines(partition, deadline)?;
             }
         }
-        for &(term, weight) in &weights.terms {
+        let least = weights.total * NEGLIGIBLE_SHARE;
+        for &(term, weight) in weights.terms.iter().filter(|(_, weight)| *weight >= least) {
             pass.add_term(term, weight, weights, partition, deadline)?;
         }
         Ok(pass)
@@ -168,6 +182,7 @@ impl Pass {
             None => (place.length, weights.average_length),
         };
         if let Some(lexical) = self.lexical.get_mut(row as usize) {
+            lexical.pair_mass += weight;
             lexical.pair += weights.score(weight, own + before, length, average);
         }
     }

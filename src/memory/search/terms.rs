@@ -73,10 +73,13 @@ pub(super) fn fold(text: &str, into: &mut String) {
 
 /// Calls `sink` with every term of `text`.
 pub(super) fn walk(text: &str, side: Side, sink: &mut dyn FnMut(&str)) {
-    let mut folded = String::with_capacity(text.len());
-    fold(text, &mut folded);
-    for chunk in folded.split_whitespace() {
-        chunk_terms(chunk, side, sink);
+    let mut folded = String::with_capacity(32);
+    // Word by word: one accented word does not send the whole text through normalisation.
+    for word in text.split_whitespace() {
+        fold(word, &mut folded);
+        for chunk in folded.split_whitespace() {
+            chunk_terms(chunk, side, sink);
+        }
     }
 }
 

@@ -25,8 +25,15 @@ impl QueryVector {
 
     /// Appends query x row for each row of `rows`, still to be multiplied by the row's scale.
     pub(super) fn scan(&self, rows: &[i8], into: &mut Vec<f32>) {
+        let dimensions = self.coarse.len();
+        let start = into.len();
+        into.resize(start + rows.len() / dimensions, 0.0);
+        let found = into.get_mut(start..).unwrap_or_default();
+        // A plain loop: what an iterator's own functions do may be compiled for the baseline instruction set.
         Arch::new().dispatch(|| {
-            into.extend(rows.chunks_exact(self.coarse.len()).map(|row| coarse_dot(&self.coarse, row) * self.scale));
+            for (found, row) in found.iter_mut().zip(rows.chunks_exact(dimensions)) {
+                *found = coarse_dot(&self.coarse, row) * self.scale;
+            }
         });
     }
 
@@ -44,16 +51,19 @@ fn coarse_dot(query: &[i16], row: &[i8]) -> f32 {
     sum
 }
 
-/// Eight partial sums, because the compiler may not reorder one sum of floats.
+/// Partial sums, because the compiler may not reorder one sum of floats.
 #[inline(always)]
 fn exact_dot(query: &[f32], row: &[i8]) -> f32 {
-    let mut sums = [0f32; 8];
-    for (query, row) in query.chunks(8).zip(row.chunks(8)) {
+    let (query_lanes, query_rest) = query.as_chunks::<16>();
+    let (row_lanes, row_rest) = row.as_chunks::<16>();
+    let mut sums = [0f32; 16];
+    for (query, row) in query_lanes.iter().zip(row_lanes) {
         for ((sum, &q), &r) in sums.iter_mut().zip(query).zip(row) {
             *sum += q * f32::from(r);
         }
     }
-    sums.iter().sum()
+    let rest: f32 = query_rest.iter().zip(row_rest).map(|(&q, &r)| q * f32::from(r)).sum();
+    sums.iter().sum::<f32>() + rest
 }
 
 /// Appends the bytes of `vector` to `into` and returns the scale that undoes them; 0 for the zero vector and for one that is not finite.

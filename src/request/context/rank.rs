@@ -2,8 +2,10 @@
 //! injected, the reason. Pure: no clock, no store.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use jiff::Timestamp;
 
 use crate::config::{ContextConfig, ScoreSchema, Switch};
@@ -59,12 +61,13 @@ pub fn rank(hits: Vec<Hit>, now: Timestamp, settings: &RankSettings) -> Vec<Rank
     let mut ranked: Vec<Ranked> = hits.into_iter().map(|hit| judge(hit, now, settings, &gate)).collect();
     ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.memory.id.cmp(&b.memory.id)));
     exclude_repeats(&mut ranked);
+    set_values(&mut ranked);
     ranked
 }
 
 /// One hit for each memory: the one with the best relevance.
 fn merged(hits: Vec<Hit>) -> Vec<Hit> {
-    let mut places: HashMap<MemoryId, usize> = HashMap::with_capacity(hits.len());
+    let mut places: HashMap<MemoryId, usize, RandomState> = HashMap::with_capacity_and_hasher(hits.len(), RandomState::default());
     let mut kept: Vec<Hit> = Vec::with_capacity(hits.len());
     for hit in hits {
         let place = *places.entry(hit.memory.id).or_insert(kept.len());
@@ -98,7 +101,7 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
     } else {
         None
     };
-    Ranked { value: value(&components, score), memory: hit.memory, score, components, excluded }
+    Ranked { value: 0.0, memory: hit.memory, score, components, excluded }
 }
 
 fn composite(components: &Components) -> f32 {
@@ -109,37 +112,43 @@ fn composite(components: &Components) -> f32 {
         + standing::FREQUENCY_SHARE * components.frequency
 }
 
-/// Steepness of the packer's value: doubling the relevance is worth this power of two.
-const VALUE_POWER: i32 = 4;
+/// Steepness of the packer's value: a twentieth of score less is worth a four-hundredth. A flatter value lets many short weak items buy
+/// out a strong one; this one keeps packing within a point of filling by rank.
+const STEEPNESS: f32 = 120.0;
 
-fn value(components: &Components, score: f32) -> f32 {
-    components.relevance.powi(VALUE_POWER) * (0.5 + 0.5 * score)
+/// Gives every candidate its value, measured from the best score so that the greatest is 1.
+fn set_values(ranked: &mut [Ranked]) {
+    let best = ranked.iter().filter(|candidate| candidate.excluded.is_none()).map(|candidate| candidate.score).fold(0.0, f32::max);
+    for candidate in ranked {
+        candidate.value = (STEEPNESS * (candidate.score - best)).clamp(-80.0, 0.0).exp();
+    }
 }
 
 /// Excludes candidates that say what a better one says: the same content, or the same words.
 fn exclude_repeats(ranked: &mut [Ranked]) {
-    let mut hashes = HashSet::with_capacity(ranked.len());
-    let mut texts: HashSet<String> = HashSet::with_capacity(ranked.len());
+    let mut hashes: HashSet<[u8; 32], RandomState> = HashSet::default();
+    let mut texts: HashSet<u64, RandomState> = HashSet::default();
+    let hasher = RandomState::default();
     for candidate in ranked.iter_mut().filter(|candidate| candidate.excluded.is_none()) {
         let new_hash = hashes.insert(candidate.memory.content_hash);
-        let new_text = texts.insert(normalised(&candidate.memory.content));
+        let new_text = texts.insert(word_hash(&candidate.memory.content, &hasher));
         if !(new_hash && new_text) {
             candidate.excluded = Some(Exclusion::Duplicate);
         }
     }
 }
 
-/// Letters and digits in lower case, single spaces between words: what is left of a text when only its layout may differ.
-fn normalised(text: &str) -> String {
-    let mut words = String::with_capacity(text.len());
+/// A hash of the words in lower case without the punctuation around them: what is left of a text when only its layout may differ.
+fn word_hash(text: &str, hasher: &RandomState) -> u64 {
+    let mut state = hasher.build_hasher();
     for word in text.split_whitespace() {
         let word = word.trim_matches(|c: char| c.is_ascii_punctuation() && !matches!(c, '-' | '+' | '$' | '#' | '%' | '@'));
         if !word.is_empty() {
-            words.extend(word.chars().flat_map(char::to_lowercase));
-            words.push(' ');
+            word.chars().flat_map(char::to_lowercase).for_each(|c| state.write_u32(c.into()));
+            state.write_u32(u32::from(' '));
         }
     }
-    words
+    state.finish()
 }
 
 /// The relevance gate: whether anything that was found answers the query, and how much weaker than the best an item may be.
@@ -160,10 +169,10 @@ impl Gate {
     }
 }
 
-/// Least relevance of the best hit.
-const GATE_OPENS_AT: f32 = 0.5;
-/// Least relevance of an item, as a share of the best hit's.
-const GATE_SHARE: f32 = 0.55;
+/// Least relevance of the best hit. Relevance is calibrated by the search; at this point about a sixth of unrelated questions pass.
+const GATE_OPENS_AT: f32 = 0.607;
+/// Least relevance of an item, as a share of the best hit's: a turn gets a handful of memories, not all that resemble it.
+const GATE_SHARE: f32 = 0.68;
 
 #[cfg(test)]
 mod tests {}

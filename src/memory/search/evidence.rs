@@ -1,0 +1,71 @@
+//! How far a match speaks for itself, on a scale that means the same for every query and partition.
+//!
+//! Fitted by logistic regression: questions asked of the dialogue they are about, against the same questions asked of another one, names
+//! masked. The cosine of a static embedding says little there, for any two everyday texts are somewhat alike; rare words that match say
+//! most.
+
+/// The raw features of a match.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Evidence {
+    /// Cosine, 0 to 1; `None` where vectors could not be compared.
+    pub(super) similarity: Option<f32>,
+    /// Share of the query's term weight that matches.
+    pub(super) coverage: f32,
+    /// Term weight that matches, in natural units of information.
+    pub(super) mass: f32,
+}
+
+/// Flattens the odds, so that relevance stays graded where the fit is nearly certain.
+const FLATTENING: f32 = 0.4;
+
+impl Evidence {
+    /// The strongest of each feature.
+    pub(super) fn best_of(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |best, next| Self {
+            similarity: best.similarity.into_iter().chain(next.similarity).reduce(f32::max),
+            coverage: best.coverage.max(next.coverage),
+            mass: best.mass.max(next.mass),
+        })
+    }
+
+    /// Log odds that the query has an answer here; 0 lies near a fifth of unrelated queries.
+    fn log_odds(&self) -> f32 {
+        match self.similarity {
+            Some(similarity) => 2.67 * similarity + 4.76 * self.coverage + 1.71 * self.mass.ln_1p() - 7.70,
+            None => 4.92 * self.coverage + 1.77 * self.mass.ln_1p() - 6.05,
+        }
+    }
+
+    /// The belief in a whole recall, 0 to 1.
+    pub(super) fn belief(&self) -> f32 {
+        logistic(FLATTENING * (self.log_odds() + 1.0))
+    }
+
+    /// The relevance of one memory that is judged alone, without a ranking around it: the belief, less where the odds are against it.
+    pub(super) fn alone(&self) -> f32 {
+        self.belief() * logistic(self.log_odds())
+    }
+}
+
+fn logistic(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Evidence;
+
+    #[test]
+    fn rare_words_that_match_are_believed_and_a_vague_likeness_is_not() {
+        let note = Evidence { similarity: Some(0.7), coverage: 0.6, mass: 8.0 };
+        let vague = Evidence { similarity: Some(0.6), coverage: 0.1, mass: 1.0 };
+        assert!(note.belief() > 0.65 && note.alone() > 0.4);
+        assert!(vague.belief() < 0.4 && vague.alone() < 0.15);
+        assert!(Evidence { similarity: None, ..note }.belief() > 0.65);
+    }
+
+    #[test]
+    fn nothing_in_common_is_below_any_floor() {
+        assert!(Evidence { similarity: Some(0.0), ..Evidence::default() }.belief() < 0.15);
+    }
+}
