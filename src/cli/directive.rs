@@ -123,7 +123,8 @@ pub async fn run(command: DirectiveCommand, desk: &Desk<'_>, out: &mut Out<'_>) 
             let directive = find(version, &choice, desk).await?;
             let content = directive.content.clone();
             let record = DirectiveRecord { content: Some(content.clone()), ..DirectiveRecord::from(directive) };
-            out.one(&record, content)?;
+            // The line ends once, also when the text brings its own end.
+            out.one(&record, content.strip_suffix('\n').unwrap_or(&content))?;
         }
         DirectiveCommand::Promote { version, choice } => {
             let agent = desk.chosen(&choice).await?;
