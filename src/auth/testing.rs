@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -233,6 +233,26 @@ pub(crate) fn claims() -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "exp": start().as_second() + 600, "sub": "robot"})
 }
 
+/// [`claims`] signed with RS256 under the `kid` of [`RSA_KID`]; the private key was thrown away.
+pub(crate) const RSA_TOKEN: &str = include_str!("testdata/rs256.jwt");
+pub(crate) const RSA_KID: &str = "rsa-1";
+pub(crate) const RSA_PUBLIC_PEM: &str = include_str!("testdata/rsa.pub.pem");
+/// A key of 1,024 bits.
+pub(crate) const WEAK_RSA_PUBLIC_PEM: &str = include_str!("testdata/rsa-1024.pub.pem");
+
+/// The public half of [`RSA_TOKEN`]'s key as a member of a set.
+pub(crate) fn rsa_jwk(pem: &str) -> Value {
+    let mut jwk = Jwk::from_decoding_key(&DecodingKey::from_rsa_pem(pem.as_bytes()).unwrap(), Some(Algorithm::RS256)).unwrap();
+    jwk.common.key_id = Some(RSA_KID.to_owned());
+    serde_json::to_value(jwk).unwrap()
+}
+
+/// The same as an operator configures it.
+pub(crate) fn rsa_config(pem: &str) -> KeyConfig {
+    let public_key_pem = Some(pem.to_owned());
+    KeyConfig { kid: Some(RSA_KID.to_owned()), algorithm: "RS256".to_owned(), secret: None, public_key_pem, file: None }
+}
+
 /// A signing key of an issuer, with a fixed seed for the small ones.
 pub(crate) struct Signer {
     kid: Option<&'static str>,
@@ -240,8 +260,6 @@ pub(crate) struct Signer {
     key: EncodingKey,
     secret: Option<Vec<u8>>,
 }
-
-pub(crate) const RSA_PUBLIC_PEM: &str = include_str!("testdata/rsa.pub.pem");
 
 impl Signer {
     pub(crate) fn ed(kid: Option<&'static str>, seed: u8) -> Self {
@@ -254,11 +272,6 @@ impl Signer {
         const PKCS8: &[u8] = b"\x30\x41\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x04\x27\x30\x25\x02\x01\x01\x04\x20";
         let der = [PKCS8, &[seed; 32]].concat();
         Self { kid, algorithm: Algorithm::ES256, key: EncodingKey::from_ec_der(&der), secret: None }
-    }
-
-    pub(crate) fn rsa(kid: Option<&'static str>) -> Self {
-        let key = EncodingKey::from_rsa_pem(include_bytes!("testdata/rsa.pem")).unwrap();
-        Self { kid, algorithm: Algorithm::RS256, key, secret: None }
     }
 
     pub(crate) fn hs(kid: Option<&'static str>, secret: &[u8]) -> Self {
@@ -301,7 +314,7 @@ impl Signer {
         let der = match Jwk::from_encoding_key(&self.key, self.algorithm).unwrap().algorithm {
             AlgorithmParameters::OctetKeyPair(key) => [ED, &bytes(&key.x)].concat(),
             AlgorithmParameters::EllipticCurve(key) => [EC, &bytes(&key.x), &bytes(&key.y)].concat(),
-            _ => return RSA_PUBLIC_PEM.to_owned(),
+            other => unreachable!("{other:?} has no such form"),
         };
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
     }
