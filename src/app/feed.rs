@@ -46,6 +46,11 @@ async fn apply(app: &App, change: &Change) -> Result<(), StoreError> {
     match &change.kind {
         ChangeKind::Org(_) | ChangeKind::Agent(..) | ChangeKind::Token(_) => app.verifier.invalidate(&change.kind),
         ChangeKind::Directive(org, agent) => app.cached_directives.invalidate(*org, *agent),
+        ChangeKind::Everything => {
+            app.verifier.invalidate_all();
+            app.cached_directives.invalidate_all();
+            app.index.invalidate_all();
+        }
         ChangeKind::Memory(partition, id) => {
             match app.store.memory(std::slice::from_ref(partition), *id).await? {
                 Some(memory) => app.index.upsert(memory),

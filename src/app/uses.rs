@@ -1,11 +1,13 @@
 //! Uses of memories: noted on the request path in memory, written to the store in the background, a batch at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::ids::MemoryId;
+use crate::memory::PartitionKey;
 use crate::seams::Clock;
 use crate::store::Store;
 
@@ -18,7 +20,7 @@ const MOST: usize = 65_536;
 
 /// Uses that are not written yet.
 pub struct Uses {
-    noted: Mutex<Vec<MemoryId>>,
+    noted: Mutex<Vec<(PartitionKey, MemoryId)>>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
@@ -29,19 +31,23 @@ impl Uses {
     }
 
     /// Notes that each of `ids` was injected.
-    pub fn note(&self, ids: impl Iterator<Item = MemoryId>) {
+    pub fn note(&self, ids: impl Iterator<Item = (PartitionKey, MemoryId)>) {
         let mut noted = self.noted.lock();
         let room = MOST.saturating_sub(noted.len());
         noted.extend(ids.take(room));
     }
 
     async fn write(&self) {
-        let ids = std::mem::take(&mut *self.noted.lock());
-        if ids.is_empty() {
-            return;
+        let noted = std::mem::take(&mut *self.noted.lock());
+        let mut by_partition: BTreeMap<PartitionKey, Vec<MemoryId>> = BTreeMap::new();
+        for (partition, id) in noted {
+            by_partition.entry(partition).or_default().push(id);
         }
-        if let Err(error) = self.store.bump_retrieved(ids, self.clock.now()).await {
-            tracing::warn!("retrieval counts: {error}");
+        let now = self.clock.now();
+        for (partition, ids) in by_partition {
+            if let Err(error) = self.store.bump_retrieved(&[partition], ids, now).await {
+                tracing::warn!("retrieval counts: {error}");
+            }
         }
     }
 }

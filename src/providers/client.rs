@@ -32,10 +32,9 @@ pub fn client(config: &UpstreamConfig) -> Result<Client, ClientError> {
     tcp.set_connect_timeout(Some(Duration::from_millis(config.connect_timeout_ms)));
     tcp.set_keepalive(Some(Duration::from_secs(60)));
     let crypto = rustls::crypto::ring::default_provider();
-    let builder = HttpsConnectorBuilder::new();
-    let builder = match builder.clone().with_provider_and_native_roots(crypto.clone()) {
+    let builder = match HttpsConnectorBuilder::new().with_provider_and_native_roots(crypto.clone()) {
         Ok(native) => native,
-        Err(_) => builder.with_provider_and_webpki_roots(crypto).map_err(|e| ClientError(e.to_string()))?,
+        Err(_) => HttpsConnectorBuilder::new().with_provider_and_webpki_roots(crypto).map_err(|e| ClientError(e.to_string()))?,
     };
     let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
     Ok(PooledClient::builder(TokioExecutor::new())

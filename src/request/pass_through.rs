@@ -35,7 +35,8 @@ pub async fn post(app: &App, head: &Parts, body: Body, operation: &str, meta: &R
         body: rewritten(&valid),
         stream: ask.stream,
     };
-    let answered = handoff::send(app, provider, &head.headers, outgoing).await?;
+    let answered = handoff::send(app, &provider, &head.headers, outgoing).await?;
+    valid.release();
     trail.enter(Stage::Relay);
     Ok(answer::other(app, answered, answer::Other { meta, trail, counted, provider: provider.name().to_owned(), stream: ask.stream }))
 }

@@ -126,7 +126,7 @@ pub async fn whole(app: &App, principal: &Principal, declared: DeclaredBody) -> 
             let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else { continue };
             length += data.len();
             if length > limit {
-                return Err(BodyLimitError::TooLarge { limit }.into());
+                return Err(ReadError::BodyLimit(BodyLimitError::TooLarge { limit }));
             }
             if length > held.bytes() {
                 held.grow(length - held.bytes()).map_err(|_| ReadError::OverCap)?;

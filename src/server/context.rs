@@ -45,7 +45,7 @@ async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Res
 
 #[derive(Serialize)]
 struct AssembleAnswer<'a> {
-    assembled_context: &'a str,
+    assembled: &'a str,
     tokens_used: u32,
     plan: &'a ContextPlan,
 }
@@ -60,7 +60,7 @@ async fn assembled_string(app: &App, request: Request, trail: &mut Trail) -> Res
     let run = assembled(app, request, trail, |chat| Some(whole(chat))).await?;
     let plan = &run.assembled.plan;
     let tokens_used = plan.tokens.injected.saturating_add(plan.budget.messages).saturating_add(plan.budget.tool_schemas);
-    let answer = AssembleAnswer { assembled_context: &run.assembled.injection.assembled, tokens_used, plan };
+    let answer = AssembleAnswer { assembled: &run.assembled.injection.assembled, tokens_used, plan };
     let mut response = (StatusCode::OK, axum::Json(answer)).into_response();
     run.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)

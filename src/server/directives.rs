@@ -28,7 +28,7 @@ struct DirectiveView<'a> {
     mode: DirectiveMode,
     active: bool,
     content: &'a str,
-    content_sha256: String,
+    content_hash: String,
     created_at: Timestamp,
 }
 
@@ -39,7 +39,7 @@ impl<'a> DirectiveView<'a> {
             mode: version.mode,
             active: version.active,
             content: &version.content,
-            content_sha256: hex(&version.content_hash),
+            content_hash: hex(&version.content_hash),
             created_at: version.created_at,
         }
     }
@@ -67,7 +67,7 @@ async fn list_versions(app: &App, request: Request, trail: &mut Trail) -> Result
     let who = asked.principal();
     let versions = app.store.directive_versions(who.org(), who.agent()).await.map_err(|e| store_failed(&e))?;
     let data: Vec<DirectiveView<'_>> = versions.iter().map(DirectiveView::of).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data})))
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "directives": data })))
 }
 
 pub(super) async fn active(State(app): State<App>, request: Request) -> Response {

@@ -13,7 +13,6 @@ use crate::app::App;
 use crate::auth::{Permissions, Principal};
 use crate::error::{ApiError, Code, ErrorBody, FieldError};
 use crate::ids::{MemoryId, UserId};
-use crate::memory::search::Hit;
 use crate::memory::write::{WriteError, objects, write};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::request::context::plan::Components;
@@ -183,9 +182,8 @@ async fn list_page(app: &App, request: Request, trail: &mut Trail) -> Result<Res
     let filter = ListFilter { after: query.after, limit: limit_of(query.limit, PAGE, GREATEST_PAGE)?, status: query.status, category: query.category };
     let partitions = PartitionKey::for_read(asked.principal().scope());
     let page = app.store.list_memories(&partitions, filter).await.map_err(|e| store_failed(&e))?;
-    let last_id = page.memories.last().map(|m| m.id);
     let data: Vec<MemoryView<'_>> = page.memories.iter().map(MemoryView::of).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data, "last_id": last_id, "has_more": page.has_more})))
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "memories": data, "has_more": page.has_more })))
 }
 
 #[derive(Deserialize)]
@@ -204,7 +202,6 @@ struct Found<'a> {
     similarity: f32,
     score: f32,
     components: Components,
-    source_branch: &'static str,
     #[serde(flatten)]
     memory: MemoryView<'a>,
 }
@@ -231,16 +228,23 @@ async fn search_memories(app: &App, request: Request, trail: &mut Trail) -> Resu
     let results: Vec<Found<'_>> = ranked
         .iter()
         .enumerate()
-        .map(|(i, r)| Found {
+        .map(|(i, (similarity, r))| Found {
             rank: i + 1,
-            similarity: r.similarity,
+            similarity: *similarity,
             score: r.score,
             components: r.components,
-            source_branch: "cold",
             memory: MemoryView::of(&r.memory),
         })
         .collect();
     Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "results": results })))
+}
+
+/// A member of the hot set.
+#[derive(Serialize)]
+struct HotMember<'a> {
+    rank: usize,
+    #[serde(flatten)]
+    memory: MemoryView<'a>,
 }
 
 #[derive(Deserialize)]
@@ -259,9 +263,10 @@ async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<R
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let limit = limit_of(query::<HotQuery>(&head)?.limit, 20, 50)?;
-    let members: Vec<Hit> = recall::hot(app, asked.principal(), limit).await?;
-    let data: Vec<MemoryView<'_>> = members.iter().map(|h| MemoryView::of(&h.memory)).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({"object": "list", "data": data, "source": "hot_cache"})))
+    let members = recall::hot(app, asked.principal(), limit).await?;
+    let results: Vec<HotMember<'_>> =
+        members.iter().enumerate().map(|(i, memory)| HotMember { rank: i + 1, memory: MemoryView::of(memory) }).collect();
+    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "results": results })))
 }
 
 pub(super) async fn forget(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {

@@ -242,6 +242,7 @@ impl Verifier {
                 }
                 self.tokens.remove_token(*token);
             }
+            ChangeKind::Everything => self.invalidate_all(),
             ChangeKind::Directive(..) | ChangeKind::Memory(..) => {}
         }
     }

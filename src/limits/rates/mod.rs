@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use governor::clock::{Clock, Reference};
-use governor::middleware::StateInformationMiddleware;
+use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use governor::nanos::Nanos;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
@@ -234,7 +234,8 @@ impl Meter {
         }
         let make = || {
             let store = DashMapStateStore::default();
-            Arc::new(RateLimiter::new(Quota::per_minute(quota), store, self.clock.clone()).with_middleware())
+            let plain = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(Quota::per_minute(quota), store, self.clock.clone());
+            Arc::new(plain.with_middleware())
         };
         Arc::clone(&self.buckets.entry((level, quota)).or_insert_with(make))
     }

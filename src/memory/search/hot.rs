@@ -110,6 +110,27 @@ impl HotSet {
     pub fn new(index: Arc<Index>) -> Self {
         Self { index }
     }
+
+    /// The `limit` members that stand highest, without a query.
+    ///
+    /// # Errors
+    /// When the deadline passes first or the store fails.
+    pub async fn members(&self, scope: &Scope, limit: usize, deadline: Instant) -> Result<Vec<Arc<Memory>>, BranchError> {
+        let partitions = self.index.partitions(scope, deadline).await?;
+        let now = self.index.now();
+        let mut members: Vec<(f32, Arc<Memory>)> = Vec::new();
+        for partition in &partitions {
+            refresh(partition, now, deadline)?;
+            partition.read(|columns| {
+                let rows = columns.hot.members.iter().filter_map(|m| Some((m.standing, columns.memory(m.row)?)));
+                members.extend(rows.filter(|(_, memory)| memory.is_current(now)).map(|(standing, memory)| (standing, Arc::clone(memory))));
+            });
+        }
+        members.retain(|(_, memory)| memory.partition.visible_to(scope));
+        members.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
+        members.truncate(limit);
+        Ok(members.into_iter().map(|(_, memory)| memory).collect())
+    }
 }
 
 #[async_trait]

@@ -137,6 +137,11 @@ impl Index {
         self.slots.remove(partition);
     }
 
+    /// Drops every partition.
+    pub fn invalidate_all(&self) {
+        self.slots.clear();
+    }
+
     /// The best `limit` memories that `scope` may read. A partition that is not loaded is waited for until `deadline`; its load goes on
     /// beyond it.
     ///

@@ -7,7 +7,7 @@ use super::{Batch, Member};
 pub(super) fn stage(app: &App, batch: &mut Batch) {
     for member in &batch.members {
         if let Member::Stored(memory) = member {
-            app.index.upsert(memory.clone());
+            app.index.upsert((**memory).clone());
         }
     }
 }

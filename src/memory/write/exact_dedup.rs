@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::app::App;
+use crate::ids::MemoryId;
 use crate::memory::PartitionKey;
 
 use super::{Batch, Member, WriteError};
@@ -34,7 +35,7 @@ const fn is_invisible(c: char) -> bool {
 }
 
 pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch) {
-    let mut first: HashMap<[u8; 32], crate::ids::MemoryId, foldhash::fast::RandomState> = HashMap::default();
+    let mut first: HashMap<[u8; 32], MemoryId, foldhash::fast::RandomState> = HashMap::default();
     for member in batch.going() {
         let Member::Going(memory) = member else { continue };
         memory.content_hash = content_hash(&memory.content);
@@ -47,9 +48,8 @@ pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch
                 first.insert(memory.content_hash, memory.id);
             }
             Ok(Some(existing)) => {
-                let now = memory.created_at;
                 *member = Member::Refused(WriteError::Duplicate(existing));
-                bump(app, existing, now);
+                bump(app, partition, existing);
             }
             Err(error) => {
                 tracing::warn!("exact dedup: {error}");
@@ -60,13 +60,8 @@ pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch
 }
 
 /// A repeated write is a use of the memory. Telemetry, so it does not hold up the answer.
-fn bump(app: &App, existing: crate::ids::MemoryId, now: jiff::Timestamp) {
-    let store = app.store.clone();
-    app.tasks.spawn(async move {
-        if let Err(error) = store.bump_retrieved(vec![existing], now).await {
-            tracing::warn!("retrieval count: {error}");
-        }
-    });
+fn bump(app: &App, partition: &PartitionKey, existing: MemoryId) {
+    app.uses.note(std::iter::once((partition.clone(), existing)));
 }
 
 #[cfg(test)]

@@ -40,6 +40,20 @@ impl Role {
             _ => Self::Other,
         }
     }
+
+    /// The wire name; one that is not known reads `other`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Developer => "developer",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::Function => "function",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// Content that is an array.

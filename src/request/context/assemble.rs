@@ -7,8 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::config::{ContextConfig, Layout, Switch};
+use crate::config::{ContextConfig, Layout};
 use crate::ids::MemoryId;
+use crate::memory::PartitionKey;
 use crate::providers::ModelProfile;
 use crate::seams::EntropyError;
 use crate::store::{DirectiveMode, DirectiveVersion};
@@ -76,7 +77,6 @@ pub struct Inputs<'a> {
     view: &'a View,
     now: Timestamp,
     nonce: Nonce,
-    nonce_chars: usize,
     measured: Measured,
     directive_tokens: Count,
     requested_max: Option<u32>,
@@ -98,7 +98,6 @@ impl<'a> Inputs<'a> {
             found,
             view,
             now: app.clock.now(),
-            nonce_chars: nonce.as_str().len(),
             nonce,
             measured: measure(&app.counter, org, family, subject.chat),
             directive_tokens,
@@ -114,8 +113,8 @@ pub struct Assembled {
     pub injection: Injection,
     /// The directive that was used.
     pub directive: Option<Arc<DirectiveVersion>>,
-    /// How many memories went in.
-    pub injected: u32,
+    /// The memories that went in, in rank order.
+    pub used: Vec<(PartitionKey, MemoryId)>,
     /// The record.
     pub plan: ContextPlan,
 }
@@ -143,12 +142,13 @@ impl Assembled {
             tokens: TokenAccount::default(),
             timings_ms: BTreeMap::new(),
         };
-        Self { injection, directive, injected: 0, plan }
+        Self { injection, directive, used: Vec::new(), plan }
     }
 
-    /// The memories that went in.
-    pub fn packed_ids(&self) -> impl Iterator<Item = MemoryId> {
-        self.plan.memories.iter().filter(|m| m.decision == Decision::Packed).map(|m| m.id)
+    /// How many memories went in.
+    #[must_use]
+    pub fn injected(&self) -> u64 {
+        self.used.len() as u64
     }
 
     /// Candidates that did not.
@@ -170,10 +170,10 @@ const fn alone(directive: bool) -> ContextStatus {
 pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
     let hits = std::mem::take(&mut inputs.found.hits);
     let any = !hits.is_empty();
-    let gate = inputs.settings.recall_gate == Switch::On;
-    let ranked = rank(hits, inputs.now, RankSettings { gate, floor: inputs.settings.relevance_floor, schema: inputs.settings.score_schema });
+    let ranked = rank(hits, inputs.now, &RankSettings::new(inputs.settings));
     let chosen = choose(&inputs, &ranked)?;
     let injection = write(&inputs, &chosen.memories);
+    let used = chosen.memories.iter().map(|r| (r.memory.partition.clone(), r.memory.id)).collect();
     let (status, level, reason) = outcome(&inputs.found, chosen.memories.is_empty(), &ranked);
     let plan = ContextPlan {
         status,
@@ -187,8 +187,7 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         branches: inputs.found.branches,
         timings_ms: BTreeMap::new(),
     };
-    let injected = u32::try_from(chosen.memories.len()).unwrap_or(u32::MAX);
-    Ok(Assembled { injection, directive: inputs.found.directive, injected, plan })
+    Ok(Assembled { injection, directive: inputs.found.directive, used, plan })
 }
 
 /// The packed memories and the figures behind them.
@@ -209,7 +208,7 @@ fn choose<'r>(inputs: &Inputs<'_>, ranked: &'r [Ranked]) -> Result<Chosen<'r>, A
     let most = most_that_fit(open.iter().map(|r| r.memory.tokens.of(family)), cap);
     let roomy = plan_budget(inputs, most)?;
     let (budget, wrapper) =
-        if roomy.usable >= cap { (roomy, 0) } else { (plan_budget(inputs, usize::from(most > 0))?, wrapper_tokens(family, inputs.nonce_chars)) };
+        if roomy.usable >= cap { (roomy, 0) } else { (plan_budget(inputs, usize::from(most > 0))?, wrapper_tokens(family, inputs.settings.formatter_nonce_bytes)) };
     let capacity = budget.usable.min(cap);
     let items: Vec<Item> = open.iter().map(|r| Item { value: r.value, tokens: r.memory.tokens.of(family).saturating_add(wrapper) }).collect();
     let packed: Packed = pack(&items, capacity, inputs.settings.packer_dp_cell_ceiling);
@@ -241,7 +240,7 @@ fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFami
         directive: inputs.directive_tokens,
         messages: measured.messages,
         tool_schemas: measured.tools,
-        formatter_overhead: estimate_overhead(memories, inputs.nonce_chars, profile.family),
+        formatter_overhead: estimate_overhead(profile.family, settings.formatter_nonce_bytes, memories),
         reserve_min: settings.reserve_min,
         reserve_max: settings.reserve_max,
     })
@@ -271,8 +270,8 @@ fn write(inputs: &Inputs<'_>, chosen: &[&Ranked]) -> Injection {
 fn account(inputs: &Inputs<'_>, chosen: &Chosen<'_>) -> TokenAccount {
     let family = inputs.profile.family;
     let memories = chosen.memories.iter().map(|r| r.memory.tokens.of(family)).fold(0, u32::saturating_add);
-    let formatter = if chosen.memories.is_empty() { 0 } else { estimate_overhead(chosen.memories.len(), inputs.nonce_chars, family).tokens() };
-    let directive = inputs.directive_tokens.tokens();
+    let formatter = if chosen.memories.is_empty() { 0 } else { estimate_overhead(family, inputs.settings.formatter_nonce_bytes, chosen.memories.len()).tokens };
+    let directive = inputs.directive_tokens.tokens;
     TokenAccount { injected: directive.saturating_add(memories).saturating_add(formatter), directive, memories, formatter }
 }
 

@@ -55,9 +55,9 @@ impl Attached {
         if let Some(reason) = plan.reason.as_deref().and_then(|r| HeaderValue::try_from(r).ok()) {
             headers.push((REASON, reason));
         }
-        headers.push((INJECTED, assembled.injected.into()));
+        headers.push((INJECTED, assembled.injected().into()));
         // Each request of this layout is assembled afresh: everything in it is sent for the first time.
-        headers.push((NEW, assembled.injected.into()));
+        headers.push((NEW, assembled.injected().into()));
         headers.push((EXCLUDED, assembled.excluded().into()));
         headers.push((TOKENS, plan.tokens.injected.into()));
         Self { edits, headers }

@@ -36,7 +36,8 @@ fn message(counter: &Counter, org: OrgId, family: Family, chat: &ChatRequest, me
         }
         (Content::Parts(_) | Content::Text(_) | Content::Absent | Content::Null | Content::Other(_), _) => chat.text(message),
     };
-    let calls = message.tool_calls.as_ref().map_or(0, |calls| raw(counter, org, family, chat.raw(&calls.range)));
+    // Tool calls are arguments in JSON: counted with the whole message's text, which holds little else then.
+    let calls = if message.tool_calls.is_empty() { 0 } else { raw(counter, org, family, chat.raw(&message.range)) };
     counter.count(org, family, &text).saturating_add(calls).saturating_add(media).saturating_add(PER_MESSAGE)
 }
 

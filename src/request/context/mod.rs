@@ -73,9 +73,9 @@ pub async fn attach(app: &App, bound: &BoundPrincipal, valid: &ValidChat, resolv
     }
     let began = Instant::now();
     let assembled = run(app, &subject, &resolved.directive, &View::default()).await;
-    app.metrics.assembled(&assembled.plan, u64::from(assembled.injected), began.elapsed().as_secs_f64());
+    app.metrics.assembled(&assembled.plan, assembled.injected(), began.elapsed().as_secs_f64());
     // Being injected is a use. Counted off the path.
-    app.uses.note(assembled.packed_ids());
+    app.uses.note(assembled.used.iter().cloned());
     Attached::with(&subject, &assembled)
 }
 

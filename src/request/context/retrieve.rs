@@ -90,17 +90,16 @@ pub async fn retrieve(app: &App, subject: &Subject<'_>, directive: &Lookup, dead
         branch(hot_end, !query.is_empty(), app.hot.hot(scope, &query, settings.hot_limit, hot_end)),
         branch(cold_end, !query.is_empty(), app.cold.cold(scope, &query, settings.cold_limit, cold_end)),
     );
-    let directive_active = directive.value.flatten();
-    let (hot_hits, cold_hits) = (hot.value.unwrap_or_default(), cold.value.unwrap_or_default());
     let mut branches = BTreeMap::new();
-    branches.insert("directive", directive.report(usize::from(directive_active.is_some())));
-    branches.insert("hot", hot.report(hot_hits.len()));
-    branches.insert("cold", cold.report(cold_hits.len()));
-    let mut hits = hot_hits;
-    hits.extend(cold_hits);
+    let known = directive.value.as_ref().is_some_and(Option::is_some);
+    branches.insert("directive", directive.report(usize::from(known)));
+    branches.insert("hot", hot.report(hot.value.as_ref().map_or(0, Vec::len)));
+    branches.insert("cold", cold.report(cold.value.as_ref().map_or(0, Vec::len)));
+    let mut hits = hot.value.unwrap_or_default();
+    hits.extend(cold.value.unwrap_or_default());
     // Branches answer only for the scope they were given; this is the check that does not trust them.
     hits.retain(|hit| hit.memory.partition.visible_to(scope));
-    Found { directive: directive_active, hits, branches, given_up: None, asked: !query.is_empty() }
+    Found { directive: directive.value.flatten(), hits, branches, given_up: None, asked: !query.is_empty() }
 }
 
 /// The question, embedded once. Without a vector the search is lexical.
