@@ -27,7 +27,10 @@ fn drain(body: RewrittenBody) -> Vec<u8> {
         match body.as_mut().poll_frame(&mut context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let data = frame.into_data().unwrap();
-                assert_eq!(body.size_hint().exact().unwrap(), promised - data.len() as u64);
+                assert_eq!(
+                    body.size_hint().exact().unwrap(),
+                    promised - data.len() as u64
+                );
                 sent.extend_from_slice(&data);
             }
             Poll::Ready(None) => {
@@ -50,7 +53,10 @@ fn spans_go_out_in_order_and_the_rest_is_not_copied() {
     edits.insert(0, "start");
     let frames = edits.into_frames(&body);
     assert_eq!(frames.concat(), b"start01ab23x6789end");
-    let slices: Vec<_> = frames.iter().filter(|frame| body.as_ptr_range().contains(&frame.as_ptr())).collect();
+    let slices: Vec<_> = frames
+        .iter()
+        .filter(|frame| body.as_ptr_range().contains(&frame.as_ptr()))
+        .collect();
     assert_eq!(slices, ["01", "23", "6789"]);
     assert_eq!(Edits::default().into_frames(&body), [body]);
 }
@@ -78,17 +84,35 @@ fn the_length_is_exact_and_a_clone_starts_anew() {
     assert_eq!(first.len() as u64, length);
     assert_eq!(drain(kept), first);
     assert!(RewrittenBody::from(Bytes::new()).is_end_stream());
-    assert_eq!(drain(RewrittenBody::from(Bytes::from_static(b"abc"))), b"abc");
+    assert_eq!(
+        drain(RewrittenBody::from(Bytes::from_static(b"abc"))),
+        b"abc"
+    );
 }
 
 #[test]
 fn the_usage_event_is_asked_for_once() {
     let ask = |body: &str| edited(body, Edits::ask_for_usage);
-    assert_eq!(ask(r#"{ "model":"m"}"#), r#"{ "stream_options":{"include_usage":true},"model":"m"}"#);
-    assert_eq!(ask(r#"{"stream_options":null}"#), r#"{"stream_options":{"include_usage":true}}"#);
-    assert_eq!(ask(r#"{"stream_options":{ }}"#), r#"{"stream_options":{"include_usage":true }}"#);
-    assert_eq!(ask(r#"{"stream_options":{"x":1.0}}"#), r#"{"stream_options":{"include_usage":true,"x":1.0}}"#);
-    assert_eq!(ask(r#"{"stream_options":{"x":1,"include_usage" : false}}"#), r#"{"stream_options":{"x":1,"include_usage" : true}}"#);
+    assert_eq!(
+        ask(r#"{ "model":"m"}"#),
+        r#"{ "stream_options":{"include_usage":true},"model":"m"}"#
+    );
+    assert_eq!(
+        ask(r#"{"stream_options":null}"#),
+        r#"{"stream_options":{"include_usage":true}}"#
+    );
+    assert_eq!(
+        ask(r#"{"stream_options":{ }}"#),
+        r#"{"stream_options":{"include_usage":true }}"#
+    );
+    assert_eq!(
+        ask(r#"{"stream_options":{"x":1.0}}"#),
+        r#"{"stream_options":{"include_usage":true,"x":1.0}}"#
+    );
+    assert_eq!(
+        ask(r#"{"stream_options":{"x":1,"include_usage" : false}}"#),
+        r#"{"stream_options":{"x":1,"include_usage" : true}}"#
+    );
     let asked = r#"{"stream_options":{"include_usage":true}}"#;
     assert_eq!(ask(asked), asked);
 }
@@ -96,22 +120,45 @@ fn the_usage_event_is_asked_for_once() {
 #[test]
 fn the_model_is_mapped_where_it_stands() {
     let body = "{\"seed\":12345678901234567890123, \"model\"\t:\t\"a\" ,\"top_p\":0.70}";
-    let sent = edited(body, |edits, chat| edits.set_model(chat.model_range().unwrap(), "prov/\"b\""));
+    let sent = edited(body, |edits, chat| {
+        edits.set_model(chat.model_range().unwrap(), "prov/\"b\"")
+    });
     assert_eq!(sent, body.replace("\"a\"", "\"prov/\\\"b\\\"\""));
 }
 
 /// Spellings that a parse and print would change.
 fn spelled() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "1.0", "1e-7", "9007199254740993", "-0", "0.70", "\"\\u00e9\\/\"", "\"\\ud83d\"", "null", "[ ]", "{\"z\":1,\"a\":2}", "\"雪山 🦉\"", "{ \"a\" :\r\n\t[1.50] }", "\"\"",
+        "1.0",
+        "1e-7",
+        "9007199254740993",
+        "-0",
+        "0.70",
+        "\"\\u00e9\\/\"",
+        "\"\\ud83d\"",
+        "null",
+        "[ ]",
+        "{\"z\":1,\"a\":2}",
+        "\"雪山 🦉\"",
+        "{ \"a\" :\r\n\t[1.50] }",
+        "\"\"",
         "\"{\\\"model\\\":1}\"",
     ])
     .prop_map(str::to_owned)
 }
 
 fn message() -> impl Strategy<Value = String> {
-    (prop::sample::select(vec!["user", "assistant", "system"]), spelled(), spelled(), prop::sample::select(vec!["", " ", "\r\n\t"]))
-        .prop_map(|(role, content, extra, space)| format!("{{{space}\"content\":{content},{space}\"x\":{extra},\"role\":{space}\"{role}\"}}"))
+    (
+        prop::sample::select(vec!["user", "assistant", "system"]),
+        spelled(),
+        spelled(),
+        prop::sample::select(vec!["", " ", "\r\n\t"]),
+    )
+        .prop_map(|(role, content, extra, space)| {
+            format!(
+                "{{{space}\"content\":{content},{space}\"x\":{extra},\"role\":{space}\"{role}\"}}"
+            )
+        })
 }
 
 proptest! {

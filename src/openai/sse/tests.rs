@@ -9,9 +9,15 @@ use proptest::prelude::*;
 
 use super::{ContentCoding, DEFAULT_CAP, JsonTap, TapReport, Usage, UsageTap};
 
-fn tap(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>, coding: ContentCoding, cap: usize) -> TapReport {
+fn tap(
+    pieces: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    coding: ContentCoding,
+    cap: usize,
+) -> TapReport {
     let mut tap = UsageTap::new(coding, cap);
-    pieces.into_iter().for_each(|piece| tap.feed(piece.as_ref()));
+    pieces
+        .into_iter()
+        .for_each(|piece| tap.feed(piece.as_ref()));
     tap.finish()
 }
 
@@ -26,7 +32,12 @@ fn json(body: &str) -> TapReport {
 }
 
 const fn usage(prompt: u64, completion: u64, total: u64, cached: u64) -> Option<Usage> {
-    Some(Usage { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total, cached_tokens: cached })
+    Some(Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        total_tokens: total,
+        cached_tokens: cached,
+    })
 }
 
 /// SSE-07: empty and missing choices, null usage, choices out of order, usage at the end.
@@ -40,7 +51,13 @@ const PREAMBLES: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-const PREAMBLES_REPORT: TapReport = TapReport { usage: usage(5, 2, 7, 0), saw_done: true, error_event: false, lost: false, events: 6 };
+const PREAMBLES_REPORT: TapReport = TapReport {
+    usage: usage(5, 2, 7, 0),
+    saw_done: true,
+    error_event: false,
+    lost: false,
+    events: 6,
+};
 
 #[test]
 fn usage_is_found_among_odd_events() {
@@ -52,21 +69,36 @@ fn every_line_ending_and_every_cut_reads_the_same() {
     for ending in ["\n", "\r\n", "\r"] {
         let stream = PREAMBLES.replace('\n', ending);
         assert_eq!(events(&stream), PREAMBLES_REPORT, "{ending:?}");
-        assert_eq!(tap(stream.as_bytes().chunks(1), ContentCoding::Identity, DEFAULT_CAP), PREAMBLES_REPORT, "{ending:?}");
+        assert_eq!(
+            tap(
+                stream.as_bytes().chunks(1),
+                ContentCoding::Identity,
+                DEFAULT_CAP
+            ),
+            PREAMBLES_REPORT,
+            "{ending:?}"
+        );
     }
 }
 
 #[test]
 fn data_of_several_lines_is_one_event() {
-    let report = events("data: {\"usage\":\ndata:{\"prompt_tokens\":1,\ndata\ndata: \"completion_tokens\":2}}\n\ndata: [DONE]\n\n");
+    let report = events(
+        "data: {\"usage\":\ndata:{\"prompt_tokens\":1,\ndata\ndata: \"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
+    );
     assert_eq!((report.usage, report.events), (usage(1, 2, 3, 0), 2));
 }
 
 #[test]
 fn the_last_usage_wins_and_a_cut_stream_still_counts() {
-    let one = "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\n";
+    let one =
+        "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\n";
     let two = "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":4}}}";
-    let expected = TapReport { usage: usage(5, 2, 7, 4), events: 2, ..TapReport::default() };
+    let expected = TapReport {
+        usage: usage(5, 2, 7, 4),
+        events: 2,
+        ..TapReport::default()
+    };
     for end in ["", "\n", "\r", "\n\n"] {
         assert_eq!(events(&format!("{one}{two}{end}")), expected);
     }
@@ -77,7 +109,9 @@ fn the_last_usage_wins_and_a_cut_stream_still_counts() {
 /// SSE-06: an error object inside a good answer makes it a failed one.
 #[test]
 fn an_error_event_is_seen_and_text_about_errors_is_not_one() {
-    let failed = events("data: {\"error\":{\"message\":\"engine overloaded\",\"code\":\"overloaded\"}}\n\ndata: [DONE]\n\n");
+    let failed = events(
+        "data: {\"error\":{\"message\":\"engine overloaded\",\"code\":\"overloaded\"}}\n\ndata: [DONE]\n\n",
+    );
     assert_eq!((failed.error_event, failed.saw_done), (true, true));
     for fine in [
         "data: {\"error\":null,\"choices\":[]}\n\n",
@@ -99,8 +133,19 @@ fn usage_is_read_in_every_dialect() {
     assert_eq!(events(responses).usage, usage(10, 4, 14, 3));
     assert!(!events(responses).error_event);
     assert_eq!(events("data: {\"usage\":{\"prompt_tokens\":7.0,\"prompt_cache_hit_tokens\":2,\"extra\":\"x\"}}\n\n").usage, usage(7, 0, 7, 2));
-    for odd in ["{}", "[]", "3", "\"x\"", "{\"prompt_tokens\":-1}", "{\"prompt_tokens\":\"5\"}"] {
-        assert_eq!(events(&format!("data: {{\"usage\":{odd}}}\n\n")).usage, None, "{odd}");
+    for odd in [
+        "{}",
+        "[]",
+        "3",
+        "\"x\"",
+        "{\"prompt_tokens\":-1}",
+        "{\"prompt_tokens\":\"5\"}",
+    ] {
+        assert_eq!(
+            events(&format!("data: {{\"usage\":{odd}}}\n\n")).usage,
+            None,
+            "{odd}"
+        );
     }
 }
 
@@ -108,8 +153,20 @@ fn usage_is_read_in_every_dialect() {
 #[test]
 fn a_long_line_is_read_within_the_cap() {
     let image = "A".repeat(3 << 20);
-    let line = format!("data: {{\"choices\":[{{\"delta\":{{\"image\":\"{image}\"}}}}],\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":2}}}}\n\n{PREAMBLES}");
-    assert_eq!(tap(line.as_bytes().chunks(16 << 10), ContentCoding::Identity, 4 << 20), TapReport { events: 7, ..PREAMBLES_REPORT });
+    let line = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"image\":\"{image}\"}}}}],\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":2}}}}\n\n{PREAMBLES}"
+    );
+    assert_eq!(
+        tap(
+            line.as_bytes().chunks(16 << 10),
+            ContentCoding::Identity,
+            4 << 20
+        ),
+        TapReport {
+            events: 7,
+            ..PREAMBLES_REPORT
+        }
+    );
 }
 
 /// SSE-13: a line that never ends costs the tap, and no more memory than the cap.
@@ -119,9 +176,18 @@ fn a_line_without_end_loses_the_tap() {
     let mut tap = UsageTap::new(ContentCoding::Identity, 8 << 20);
     tap.feed(b"data: ");
     (0..300).for_each(|_| tap.feed(&piece));
-    assert_eq!(format!("{tap:?}"), "UsageTap { inner: Inflating { lost: true, .. } }");
+    assert_eq!(
+        format!("{tap:?}"),
+        "UsageTap { inner: Inflating { lost: true, .. } }"
+    );
     tap.feed(PREAMBLES.as_bytes());
-    assert_eq!(tap.finish(), TapReport { lost: true, ..TapReport::default() });
+    assert_eq!(
+        tap.finish(),
+        TapReport {
+            lost: true,
+            ..TapReport::default()
+        }
+    );
     let lines = "data: aaaa\n".repeat(100);
     assert!(events_within(&lines, 200).lost && !events_within(&lines, 600).lost);
 }
@@ -150,7 +216,10 @@ fn deflate(text: &[u8]) -> Vec<u8> {
 
 #[test]
 fn compressed_streams_are_read_however_they_are_cut() {
-    let members: Vec<u8> = PREAMBLES.split_inclusive("\n\n").flat_map(|event| gzip(event.as_bytes())).collect();
+    let members: Vec<u8> = PREAMBLES
+        .split_inclusive("\n\n")
+        .flat_map(|event| gzip(event.as_bytes()))
+        .collect();
     let answers = [
         (ContentCoding::Gzip, gzip(PREAMBLES.as_bytes())),
         (ContentCoding::Gzip, members),
@@ -159,7 +228,11 @@ fn compressed_streams_are_read_however_they_are_cut() {
     ];
     for (coding, bytes) in answers {
         for size in [1, 2, 5, usize::MAX] {
-            assert_eq!(tap(bytes.chunks(size), coding, DEFAULT_CAP), PREAMBLES_REPORT, "{coding:?} {size}");
+            assert_eq!(
+                tap(bytes.chunks(size), coding, DEFAULT_CAP),
+                PREAMBLES_REPORT,
+                "{coding:?} {size}"
+            );
         }
         if coding == ContentCoding::Deflate {
             let behind = [bytes.as_slice(), b"\0\0trailing"].concat();
@@ -175,7 +248,10 @@ fn a_compressed_stream_that_is_cut_counts_up_to_the_cut() {
     encoder.flush().unwrap();
     encoder.write_all(b"data: more").unwrap();
     let whole = encoder.get_ref().clone();
-    assert_eq!(tap([whole], ContentCoding::Gzip, DEFAULT_CAP), PREAMBLES_REPORT);
+    assert_eq!(
+        tap([whole], ContentCoding::Gzip, DEFAULT_CAP),
+        PREAMBLES_REPORT
+    );
 }
 
 #[test]
@@ -192,14 +268,38 @@ fn what_inflates_beyond_its_bounds_loses_the_tap() {
 #[test]
 fn codings_are_told_by_the_header() {
     let of = |name: &'static str| ContentCoding::of(Some(&HeaderValue::from_static(name)));
-    assert_eq!([ContentCoding::of(None), of("identity"), of(" GZIP "), of("x-gzip")], [ContentCoding::Identity, ContentCoding::Identity, ContentCoding::Gzip, ContentCoding::Gzip]);
-    assert_eq!([of("deflate"), of("br"), of("gzip, br")], [ContentCoding::Deflate, ContentCoding::Unknown, ContentCoding::Unknown]);
+    assert_eq!(
+        [
+            ContentCoding::of(None),
+            of("identity"),
+            of(" GZIP "),
+            of("x-gzip")
+        ],
+        [
+            ContentCoding::Identity,
+            ContentCoding::Identity,
+            ContentCoding::Gzip,
+            ContentCoding::Gzip
+        ]
+    );
+    assert_eq!(
+        [of("deflate"), of("br"), of("gzip, br")],
+        [
+            ContentCoding::Deflate,
+            ContentCoding::Unknown,
+            ContentCoding::Unknown
+        ]
+    );
 }
 
 #[test]
 fn a_json_answer_is_read_from_its_end() {
-    let tail = r#""usage" : {"prompt_tokens":5,"completion_tokens":2,"total_tokens":7} , "x":[{}] }"#;
-    assert_eq!(json(&format!("{{\"choices\":[\"usage\"],{tail}\r\n")).usage, usage(5, 2, 7, 0));
+    let tail =
+        r#""usage" : {"prompt_tokens":5,"completion_tokens":2,"total_tokens":7} , "x":[{}] }"#;
+    assert_eq!(
+        json(&format!("{{\"choices\":[\"usage\"],{tail}\r\n")).usage,
+        usage(5, 2, 7, 0)
+    );
     // A document that is broken before its usage shows that the front is not parsed.
     assert_eq!(json(&format!("{{{{{{,{tail}")).usage, usage(5, 2, 7, 0));
 }
@@ -207,17 +307,34 @@ fn a_json_answer_is_read_from_its_end() {
 #[test]
 fn a_nested_usage_is_not_the_answers() {
     let own = r#""usage":{"prompt_tokens":5,"completion_tokens":2}"#;
-    assert_eq!(json(&format!(r#"{{{own},"vendor":{{"usage":{{"prompt_tokens":99}}}}}}"#)).usage, usage(5, 2, 7, 0));
-    assert_eq!(json(r#"{"vendor":{"usage":{"prompt_tokens":99}}}"#).usage, None);
-    assert_eq!(json(&format!(r#"{{{own},"kind":"usage"}}"#)).usage, usage(5, 2, 7, 0));
+    assert_eq!(
+        json(&format!(
+            r#"{{{own},"vendor":{{"usage":{{"prompt_tokens":99}}}}}}"#
+        ))
+        .usage,
+        usage(5, 2, 7, 0)
+    );
+    assert_eq!(
+        json(r#"{"vendor":{"usage":{"prompt_tokens":99}}}"#).usage,
+        None
+    );
+    assert_eq!(
+        json(&format!(r#"{{{own},"kind":"usage"}}"#)).usage,
+        usage(5, 2, 7, 0)
+    );
     assert_eq!(json(r#"{"usage":null}"#), TapReport::default());
 }
 
 #[test]
 fn a_json_answer_with_an_error_is_a_failed_one() {
     let report = json(r#"{"error":{"message":"x"},"usage":{"prompt_tokens":1}}"#);
-    assert_eq!((report.error_event, report.usage), (true, usage(1, 0, 1, 0)));
-    assert!(!json(r#"{"error":null,"choices":[{"message":{"content":"\"error\":1"}}]}"#).error_event);
+    assert_eq!(
+        (report.error_event, report.usage),
+        (true, usage(1, 0, 1, 0))
+    );
+    assert!(
+        !json(r#"{"error":null,"choices":[{"message":{"content":"\"error\":1"}}]}"#).error_event
+    );
 }
 
 proptest! {

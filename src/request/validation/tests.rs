@@ -22,20 +22,27 @@ fn faults(body: &Value) -> Vec<(String, &'static str)> {
         Err(error) => {
             let error = ApiError::from(error);
             assert_eq!(error.code, Code::ValidationError);
-            assert_eq!(error.param.as_ref(), error.fields.first().map(|fault| &fault.field));
-            error.fields.into_iter().map(|fault| (fault.field, fault.code)).collect()
+            assert_eq!(
+                error.param.as_ref(),
+                error.fields.first().map(|fault| &fault.field)
+            );
+            error
+                .fields
+                .into_iter()
+                .map(|fault| (fault.field, fault.code))
+                .collect()
         }
     }
 }
 
-fn with(field: &str, value: Value) -> Vec<(String, &'static str)> {
+fn with(field: &str, value: impl Into<Value>) -> Vec<(String, &'static str)> {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
-    body[field] = value;
+    body[field] = value.into();
     faults(&body)
 }
 
-fn messages(messages: Value) -> Vec<(String, &'static str)> {
-    faults(&json!({"model": "m", "messages": messages}))
+fn messages(messages: impl Into<Value>) -> Vec<(String, &'static str)> {
+    faults(&json!({"model": "m", "messages": messages.into()}))
 }
 
 fn one(field: &str, code: &'static str) -> Vec<(String, &'static str)> {
@@ -64,35 +71,56 @@ fn missing_content_passes_in_every_form() {
         {"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "tool", "tool_call_id": "a"}, {"role": "assistant", "tool_calls": []}
     ]);
     assert_eq!(messages(history), []);
-    assert_eq!(messages(json!([{"role": "user", "content": 3}])), one("messages[0].content", "INVALID_FORMAT"));
-    assert_eq!(messages(json!([{"role": "user", "content": {"type": "text"}}])), one("messages[0].content", "INVALID_FORMAT"));
+    assert_eq!(
+        messages(json!([{"role": "user", "content": 3}])),
+        one("messages[0].content", "INVALID_FORMAT")
+    );
+    assert_eq!(
+        messages(json!([{"role": "user", "content": {"type": "text"}}])),
+        one("messages[0].content", "INVALID_FORMAT")
+    );
 }
 
 #[test]
 fn single_fields_are_held_to_their_limits() {
-    assert_eq!(with("model", json!("")), one("model", "REQUIRED"));
-    assert_eq!(with("model", json!(null)), one("model", "REQUIRED"));
-    assert_eq!(with("model", json!(7)), one("model", "INVALID_FORMAT"));
-    assert_eq!(with("model", json!("é".repeat(256))), []);
-    assert_eq!(with("model", json!("é".repeat(257))), one("model", "TOO_LONG"));
-    assert_eq!(with("max_tokens", json!(1_048_576)), []);
-    assert_eq!(with("max_tokens", json!(16.0)), []);
-    assert_eq!(with("max_tokens", json!(1_048_577)), one("max_tokens", "RANGE_ERROR"));
-    assert_eq!(with("max_completion_tokens", json!(-1)), one("max_completion_tokens", "RANGE_ERROR"));
-    assert_eq!(with("max_tokens", json!(1.5)), one("max_tokens", "INVALID_FORMAT"));
-    assert_eq!(with("max_tokens", json!("5")), one("max_tokens", "INVALID_FORMAT"));
-    assert_eq!(with("n", json!(0)), one("n", "RANGE_ERROR"));
-    assert_eq!(with("n", json!(true)), one("n", "INVALID_FORMAT"));
-    assert_eq!(with("temperature", json!(2.1)), one("temperature", "RANGE_ERROR"));
-    assert_eq!(with("temperature", json!(-0.1)), one("temperature", "RANGE_ERROR"));
-    assert_eq!(with("stream", json!("true")), one("stream", "INVALID_FORMAT"));
-    assert_eq!(with("stream_options", json!([])), one("stream_options", "INVALID_FORMAT"));
-    assert_eq!(with("stream_options", json!({"include_usage": 1})), one("stream_options.include_usage", "INVALID_FORMAT"));
-    assert_eq!(with("messages", json!(null)), one("messages", "REQUIRED"));
-    assert_eq!(with("messages", json!([])), one("messages", "REQUIRED"));
-    assert_eq!(with("messages", json!("hi")), one("messages", "INVALID_FORMAT"));
-    assert_eq!(with("messages", json!(vec![json!({"role": "user"}); 10])), []);
-    assert_eq!(with("messages", json!(vec![json!({"role": "user"}); 11])), one("messages", "TOO_MANY"));
+    let user = json!({"role": "user"});
+    let table = [
+        ("model", json!(""), "REQUIRED"),
+        ("model", json!(null), "REQUIRED"),
+        ("model", json!(7), "INVALID_FORMAT"),
+        ("model", json!("é".repeat(257)), "TOO_LONG"),
+        ("max_tokens", json!(1_048_577), "RANGE_ERROR"),
+        ("max_completion_tokens", json!(-1), "RANGE_ERROR"),
+        ("max_tokens", json!(1.5), "INVALID_FORMAT"),
+        ("max_tokens", json!("5"), "INVALID_FORMAT"),
+        ("n", json!(0), "RANGE_ERROR"),
+        ("n", json!(true), "INVALID_FORMAT"),
+        ("temperature", json!(2.1), "RANGE_ERROR"),
+        ("temperature", json!(-0.1), "RANGE_ERROR"),
+        ("stream", json!("true"), "INVALID_FORMAT"),
+        ("stream_options", json!([]), "INVALID_FORMAT"),
+        ("messages", json!(null), "REQUIRED"),
+        ("messages", json!([]), "REQUIRED"),
+        ("messages", json!("hi"), "INVALID_FORMAT"),
+        ("messages", json!(vec![&user; 11]), "TOO_MANY"),
+    ];
+    for (field, value, code) in table {
+        assert_eq!(with(field, value), one(field, code));
+    }
+    let include_usage = with("stream_options", json!({"include_usage": 1}));
+    assert_eq!(
+        include_usage,
+        one("stream_options.include_usage", "INVALID_FORMAT")
+    );
+    let at_the_limit = [
+        ("model", json!("é".repeat(256))),
+        ("max_tokens", json!(1_048_576)),
+        ("max_tokens", json!(16.0)),
+        ("messages", json!(vec![&user; 10])),
+    ];
+    for (field, value) in at_the_limit {
+        assert_eq!(with(field, value), []);
+    }
 }
 
 #[test]
@@ -107,12 +135,29 @@ fn all_faults_come_at_once_and_none_repeats_a_value() {
         ("messages[2].role", "INVALID_FORMAT"),
         ("messages[3].tool_call_id", "INVALID_FORMAT"),
     ];
-    assert_eq!(faults(&body), expected.map(|(field, code)| (field.to_owned(), code)));
+    assert_eq!(
+        faults(&body),
+        expected.map(|(field, code)| (field.to_owned(), code))
+    );
     let error = ApiError::from(check(&body.to_string()).unwrap_err());
-    assert_eq!(error.message, "'model' is required (6 more: see field_errors)");
+    assert_eq!(
+        error.message,
+        "'model' is required (6 more: see field_errors)"
+    );
     assert!(!format!("{error:?}").contains("SECRET"));
-    let chat = ChatRequest::parse(Bytes::from(format!(r#"{{"messages":[{}1]}}"#, "1,".repeat(500))), 1_000).unwrap();
-    let Err(ValidationError::Fields(listed)) = validate(&chat, Limits { max_messages: 1_000 }) else { panic!() };
+    let chat = ChatRequest::parse(
+        Bytes::from(format!(r#"{{"messages":[{}1]}}"#, "1,".repeat(500))),
+        1_000,
+    )
+    .unwrap();
+    let Err(ValidationError::Fields(listed)) = validate(
+        &chat,
+        Limits {
+            max_messages: 1_000,
+        },
+    ) else {
+        panic!()
+    };
     assert_eq!(listed.len(), MAX_LISTED);
 }
 
@@ -122,7 +167,10 @@ fn a_body_that_cannot_be_read_has_its_own_codes() {
     assert_eq!(code("{\"model\":}"), Code::InvalidJson);
     assert_eq!(code("[]"), Code::InvalidJson);
     let twice = ApiError::from(check(r#"{"model":"SECRET","mod\u0065l":"b"}"#).unwrap_err());
-    assert_eq!((twice.code, twice.param.as_deref()), (Code::ValidationError, Some("model")));
+    assert_eq!(
+        (twice.code, twice.param.as_deref()),
+        (Code::ValidationError, Some("model"))
+    );
     assert_eq!(twice.fields[0].code, "DUPLICATE");
     assert!(!twice.message.contains("SECRET"));
 }
@@ -139,32 +187,86 @@ fn answer(id: &str) -> Value {
 #[test]
 fn whole_tool_units_pass() {
     let user = json!({"role": "user", "content": "u"});
-    assert_eq!(messages(json!([{"role": "system", "content": "s"}, user, call(&["a", "b"]), answer("b"), answer("a")])), []);
-    assert_eq!(messages(json!([user, call(&["a"]), answer("a"), call(&["a"]), answer("a"), user])), []);
-    let legacy = [json!({"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}}), json!({"role": "function", "name": "f"})];
+    assert_eq!(
+        messages(
+            json!([{"role": "system", "content": "s"}, user, call(&["a", "b"]), answer("b"), answer("a")])
+        ),
+        []
+    );
+    assert_eq!(
+        messages(json!([
+            user,
+            call(&["a"]),
+            answer("a"),
+            call(&["a"]),
+            answer("a"),
+            user
+        ])),
+        []
+    );
+    let legacy = [
+        json!({"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}}),
+        json!({"role": "function", "name": "f"}),
+    ];
     assert_eq!(messages(json!([user, legacy[0], legacy[1], user])), []);
 }
 
 #[test]
 fn half_a_tool_unit_is_refused_by_name() {
     let user = json!({"role": "user", "content": "u"});
-    assert_eq!(messages(json!([user, answer("a")])), one("messages[1].tool_call_id", "INVALID_FORMAT"));
-    assert_eq!(messages(json!([user, call(&["a", "b"]), answer("a"), user])), one("messages[1].tool_calls[1]", "REQUIRED"));
-    assert_eq!(messages(json!([user, call(&["a"])])), one("messages[1].tool_calls[0]", "REQUIRED"));
-    assert_eq!(messages(json!([call(&["a"]), answer("a"), answer("a")])), one("messages[2].tool_call_id", "DUPLICATE"));
-    assert_eq!(messages(json!([call(&["a"]), answer("a"), answer("z")])), one("messages[2].tool_call_id", "INVALID_FORMAT"));
-    assert_eq!(messages(json!([call(&["a", "a"]), answer("a")])), one("messages[0].tool_calls[1].id", "DUPLICATE"));
-    assert_eq!(messages(json!([call(&["a"]), {"role": "tool"}]))[0], ("messages[1].tool_call_id".to_owned(), "REQUIRED"));
+    assert_eq!(
+        messages(json!([user, answer("a")])),
+        one("messages[1].tool_call_id", "INVALID_FORMAT")
+    );
+    assert_eq!(
+        messages(json!([user, call(&["a", "b"]), answer("a"), user])),
+        one("messages[1].tool_calls[1]", "REQUIRED")
+    );
+    assert_eq!(
+        messages(json!([user, call(&["a"])])),
+        one("messages[1].tool_calls[0]", "REQUIRED")
+    );
+    assert_eq!(
+        messages(json!([call(&["a"]), answer("a"), answer("a")])),
+        one("messages[2].tool_call_id", "DUPLICATE")
+    );
+    assert_eq!(
+        messages(json!([call(&["a"]), answer("a"), answer("z")])),
+        one("messages[2].tool_call_id", "INVALID_FORMAT")
+    );
+    assert_eq!(
+        messages(json!([call(&["a", "a"]), answer("a")])),
+        one("messages[0].tool_calls[1].id", "DUPLICATE")
+    );
+    assert_eq!(
+        messages(json!([call(&["a"]), {"role": "tool"}]))[0],
+        ("messages[1].tool_call_id".to_owned(), "REQUIRED")
+    );
     let between = messages(json!([call(&["a"]), {"role": "system", "content": "s"}, answer("a")]));
-    assert_eq!(between, [("messages[0].tool_calls[0]".to_owned(), "REQUIRED"), ("messages[2].tool_call_id".to_owned(), "INVALID_FORMAT")]);
+    assert_eq!(
+        between,
+        [
+            ("messages[0].tool_calls[0]".to_owned(), "REQUIRED"),
+            ("messages[2].tool_call_id".to_owned(), "INVALID_FORMAT")
+        ]
+    );
 }
 
 #[test]
 fn half_a_function_pair_is_refused_by_name() {
     let caller = json!({"role": "assistant", "function_call": {"name": "f"}});
-    assert_eq!(messages(json!([caller, {"role": "user"}])), one("messages[0].function_call", "REQUIRED"));
-    assert_eq!(messages(json!([caller, {"role": "function", "name": "g"}])), one("messages[1].name", "INVALID_FORMAT"));
-    assert_eq!(messages(json!([{"role": "function", "name": "f"}])), one("messages[0]", "INVALID_FORMAT"));
+    assert_eq!(
+        messages(json!([caller, {"role": "user"}])),
+        one("messages[0].function_call", "REQUIRED")
+    );
+    assert_eq!(
+        messages(json!([caller, {"role": "function", "name": "g"}])),
+        one("messages[1].name", "INVALID_FORMAT")
+    );
+    assert_eq!(
+        messages(json!([{"role": "function", "name": "f"}])),
+        one("messages[0]", "INVALID_FORMAT")
+    );
 }
 
 proptest! {
