@@ -24,7 +24,9 @@ impl ContentCoding {
     /// Reads the header; without one the answer is plain.
     #[must_use]
     pub fn of(header: Option<&HeaderValue>) -> Self {
-        let Some(header) = header else { return Self::Identity };
+        let Some(header) = header else {
+            return Self::Identity;
+        };
         let name = header.as_bytes().trim_ascii();
         let is = |coding: &str| name.eq_ignore_ascii_case(coding.as_bytes());
         if is("") || is("identity") {
@@ -64,16 +66,28 @@ struct Bounded<S> {
 
 impl<S: Sink> Bounded<S> {
     fn new(sink: S) -> Self {
-        Self { sink: Some(sink), taken: 0, given: 0 }
+        Self {
+            sink: Some(sink),
+            taken: 0,
+            given: 0,
+        }
     }
 }
 
 impl<S: Sink> Write for Bounded<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.given = self.given.saturating_add(bytes.len() as u64);
-        let allowed = self.taken.saturating_mul(MAX_RATIO).saturating_add(FREE_OUTPUT).min(MAX_OUTPUT);
+        let allowed = self
+            .taken
+            .saturating_mul(MAX_RATIO)
+            .saturating_add(FREE_OUTPUT)
+            .min(MAX_OUTPUT);
         let fits = self.given <= allowed && self.sink.as_mut().is_some_and(|sink| sink.take(bytes));
-        if fits { Ok(bytes.len()) } else { Err(io::ErrorKind::QuotaExceeded.into()) }
+        if fits {
+            Ok(bytes.len())
+        } else {
+            Err(io::ErrorKind::QuotaExceeded.into())
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -120,7 +134,9 @@ pub(super) struct Inflating<S> {
 
 impl<S> fmt::Debug for Inflating<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inflating").field("lost", &matches!(self.state, State::Lost)).finish_non_exhaustive()
+        f.debug_struct("Inflating")
+            .field("lost", &matches!(self.state, State::Lost))
+            .finish_non_exhaustive()
     }
 }
 
@@ -128,7 +144,9 @@ impl<S: Sink + Send + 'static> Inflating<S> {
     pub(super) fn new(coding: ContentCoding, sink: S) -> Self {
         let state = match coding {
             ContentCoding::Identity => State::Plain(sink),
-            ContentCoding::Gzip => State::Compressed(Box::new(MultiGzDecoder::new(Bounded::new(sink)))),
+            ContentCoding::Gzip => {
+                State::Compressed(Box::new(MultiGzDecoder::new(Bounded::new(sink))))
+            }
             ContentCoding::Deflate => State::Undecided(Vec::with_capacity(2), sink),
             ContentCoding::Unknown => State::Lost,
         };
@@ -143,7 +161,9 @@ impl<S: Sink + Send + 'static> Inflating<S> {
                 let bounded = decoder.bounded();
                 bounded.taken = bounded.taken.saturating_add(bytes.len() as u64);
                 // Nothing is taken behind the end of the compressed text; what came before it counts.
-                decoder.write_all(bytes).map_or_else(|error| error.kind() == io::ErrorKind::WriteZero, |()| true)
+                decoder
+                    .write_all(bytes)
+                    .map_or_else(|error| error.kind() == io::ErrorKind::WriteZero, |()| true)
             }
             State::Undecided(head, _) => {
                 head.extend_from_slice(bytes);
@@ -160,7 +180,9 @@ impl<S: Sink + Send + 'static> Inflating<S> {
     }
 
     fn decide(&mut self) {
-        let State::Undecided(head, sink) = std::mem::replace(&mut self.state, State::Lost) else { return };
+        let State::Undecided(head, sink) = std::mem::replace(&mut self.state, State::Lost) else {
+            return;
+        };
         let is_zlib = matches!(head.as_slice(), [cmf, flags, ..] if cmf & 0x0f == 8 && u16::from_be_bytes([*cmf, *flags]) % 31 == 0);
         self.state = State::Compressed(if is_zlib {
             Box::new(ZlibDecoder::new(Bounded::new(sink)))
@@ -176,7 +198,9 @@ impl<S: Sink + Send + 'static> Inflating<S> {
             State::Plain(sink) | State::Undecided(_, sink) => Some(sink),
             State::Compressed(mut decoder) => {
                 // A cut stream is no fault here, running over a bound is.
-                let over = decoder.flush().is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded);
+                let over = decoder
+                    .flush()
+                    .is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded);
                 decoder.bounded().sink.take().filter(|_| !over)
             }
             State::Lost => None,

@@ -26,16 +26,25 @@ impl Passthrough {
         read_body(&body, |scanner, name, _| {
             let next = scanner.peek();
             match name {
-                b"model" if next == Some(b'"') => model_range = Some(string_value(scanner, &mut model)?),
+                b"model" if next == Some(b'"') => {
+                    model_range = Some(string_value(scanner, &mut model)?)
+                }
                 b"stream" => {
                     scanner.skip()?;
                     stream = next == Some(b't');
                 }
-                _ => drop(scanner.skip()?),
+                _ => {
+                    scanner.skip()?;
+                }
             }
             Ok(())
         })?;
-        Ok(Self { body, model, model_range, stream })
+        Ok(Self {
+            body,
+            model,
+            model_range,
+            stream,
+        })
     }
 
     /// The body as it came.
@@ -76,18 +85,25 @@ mod tests {
 
     #[test]
     fn model_and_stream_are_read_and_the_model_can_be_mapped() {
-        let request = parse(r#"{"input": [1.0, 1e-7], "mod\u0065l" : "a\u00e9", "stream":true}"#).unwrap();
+        let request =
+            parse(r#"{"input": [1.0, 1e-7], "mod\u0065l" : "a\u00e9", "stream":true}"#).unwrap();
         assert_eq!((request.model(), request.stream()), (Some("aé"), true));
         let mut edits = Edits::default();
         edits.set_model(request.model_range().unwrap(), "b\"c");
         let sent = edits.into_body(request.body()).to_bytes();
-        assert_eq!(sent, r#"{"input": [1.0, 1e-7], "mod\u0065l" : "b\"c", "stream":true}"#);
+        assert_eq!(
+            sent,
+            r#"{"input": [1.0, 1e-7], "mod\u0065l" : "b\"c", "stream":true}"#
+        );
     }
 
     #[test]
     fn odd_types_read_as_absent() {
         let request = parse(r#"{"model":3,"stream":"true"}"#).unwrap();
-        assert_eq!((request.model(), request.model_range(), request.stream()), (None, None, false));
+        assert_eq!(
+            (request.model(), request.model_range(), request.stream()),
+            (None, None, false)
+        );
         assert!(!parse(r#"{"stream":null}"#).unwrap().stream());
     }
 
@@ -98,6 +114,11 @@ mod tests {
         assert!(matches!(parse("").unwrap_err(), ParseError::Json(_)));
         assert!(matches!(parse("{} {}").unwrap_err(), ParseError::Json(_)));
         let twice = parse(r#"{"model":"a","m\u006fdel":"b"}"#).unwrap_err();
-        assert_eq!(twice, ParseError::DuplicateKey { path: "model".to_owned() });
+        assert_eq!(
+            twice,
+            ParseError::DuplicateKey {
+                path: "model".to_owned()
+            }
+        );
     }
 }

@@ -141,7 +141,8 @@ impl Message {
     /// Whether it, or a part of its content, carries a client's cache breakpoint.
     #[must_use]
     pub fn has_cache_control(&self) -> bool {
-        self.cache_control || matches!(&self.content, Content::Parts(parts) if parts.breakpoint.is_some())
+        self.cache_control
+            || matches!(&self.content, Content::Parts(parts) if parts.breakpoint.is_some())
     }
 
     /// How many of its parts are images, sound, video or files.

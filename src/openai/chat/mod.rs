@@ -1,6 +1,7 @@
 //! A chat request as the client sent it: the body's bytes, and where in them everything stands that the proxy reads or edits around.
 
 mod message;
+mod members;
 pub(super) mod parse;
 
 #[cfg(test)]
@@ -13,8 +14,8 @@ use bytes::Bytes;
 
 use super::json::{JsonFault, RawStr};
 
+pub use members::MAX_KEYS;
 pub use message::{CallIds, Content, Message, MessageFault, Parts, Role};
-pub use parse::MAX_KEYS;
 
 /// Why a body is not taken as a request. Paths name keys, never values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,13 +122,18 @@ impl ChatRequest {
     /// The value of a top-level member.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Range<usize>> {
-        self.fields.iter().find(|field| field.key.is(&self.body, name)).map(|field| field.value.clone())
+        self.fields
+            .iter()
+            .find(|field| field.key.is(&self.body, name))
+            .map(|field| field.value.clone())
     }
 
     /// The bytes of a top-level member that is there and not `null`.
     #[must_use]
     pub fn present(&self, name: &str) -> Option<&[u8]> {
-        self.field(name).and_then(|range| self.body.get(range)).filter(|raw| *raw != b"null")
+        self.field(name)
+            .and_then(|range| self.body.get(range))
+            .filter(|raw| *raw != b"null")
     }
 
     /// A top-level number.
@@ -157,15 +163,25 @@ impl ChatRequest {
     /// The greatest answer in tokens that the client asked for: `max_completion_tokens`, else `max_tokens`.
     #[must_use]
     pub fn max_tokens(&self) -> Option<u32> {
-        let asked = self.number("max_completion_tokens").or_else(|| self.number("max_tokens"))?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates on its way to an integer")]
+        let asked = self
+            .number("max_completion_tokens")
+            .or_else(|| self.number("max_tokens"))?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates on its way to an integer"
+        )]
         Some(asked as u32)
     }
 
     /// How many answers the client asked for.
     #[must_use]
     pub fn n(&self) -> u32 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates on its way to an integer")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates on its way to an integer"
+        )]
         self.number("n").map_or(1, |n| n.max(1.0) as u32)
     }
 
@@ -184,7 +200,10 @@ impl ChatRequest {
     /// Whether the client asked for a usage event.
     #[must_use]
     pub fn include_usage(&self) -> bool {
-        let wish = self.stream_options.as_ref().and_then(|options| options.include_usage.as_ref());
+        let wish = self
+            .stream_options
+            .as_ref()
+            .and_then(|options| options.include_usage.as_ref());
         wish.is_some_and(|range| self.raw(range) == b"true")
     }
 
@@ -215,7 +234,10 @@ impl ChatRequest {
     /// How many system and developer messages stand at the start without a break.
     #[must_use]
     pub fn leading_system(&self) -> usize {
-        self.messages().iter().take_while(|message| matches!(message.role, Role::System | Role::Developer)).count()
+        self.messages()
+            .iter()
+            .take_while(|message| matches!(message.role, Role::System | Role::Developer))
+            .count()
     }
 
     /// A message's text: its string, or its text parts, one a line. Never an image's data.
@@ -231,14 +253,21 @@ impl ChatRequest {
     /// What the user said last: the text of the last user message that has any. Answers of tools are never taken for it.
     #[must_use]
     pub fn last_user_text(&self) -> Option<Cow<'_, str>> {
-        let users = self.messages().iter().rev().filter(|message| message.role == Role::User);
-        users.map(|message| self.text(message)).find(|text| !text.trim().is_empty())
+        let users = self
+            .messages()
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::User);
+        users
+            .map(|message| self.text(message))
+            .find(|text| !text.trim().is_empty())
     }
 }
 
 /// The value of a JSON number; nothing for any other value.
 #[must_use]
 pub fn parse_number(raw: &[u8]) -> Option<f64> {
-    raw.first().filter(|byte| byte.is_ascii_digit() || **byte == b'-')?;
+    raw.first()
+        .filter(|byte| byte.is_ascii_digit() || **byte == b'-')?;
     std::str::from_utf8(raw).ok()?.parse().ok()
 }

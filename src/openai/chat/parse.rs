@@ -4,27 +4,32 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
-use super::{ChatRequest, Content, Field, Message, MessageFault, MessageList, ParseError, Parts, Role, StreamOptions, Tools};
+use super::members::{Path, members};
+use super::{
+    ChatRequest, Content, Field, Message, MessageFault, MessageList, ParseError, Parts, Role,
+    StreamOptions, Tools,
+};
 use crate::openai::json::{JsonFault, RawStr, Scanner};
 
-/// Most keys of one object that is read. No client comes near it; it bounds what a hostile body can make the parser keep.
-pub const MAX_KEYS: usize = 4_096;
-
-/// Below this many keys every pair is compared; above it they are sorted first.
-const FEW_KEYS: usize = 16;
-
-/// A key's text in an error is cut here.
-const PATH_KEY_CHARS: usize = 64;
-
 pub(super) fn read(body: Bytes, max_messages: usize) -> Result<ChatRequest, ParseError> {
-    let mut request = ChatRequest { body: Bytes::new(), fields: Vec::with_capacity(16), model: None, messages: None, tools: None, stream_options: None };
+    let mut request = ChatRequest {
+        body: Bytes::new(),
+        fields: Vec::with_capacity(16),
+        model: None,
+        messages: None,
+        tools: None,
+        stream_options: None,
+    };
     read_body(&body, |scanner, name, key| {
         let value = match name {
             b"model" => {
                 let value = scanner.peek() == Some(b'"');
-                if value { string_value(scanner, &mut request.model)? } else { scanner.skip()? }
+                if value {
+                    string_value(scanner, &mut request.model)?
+                } else {
+                    scanner.skip()?
+                }
             }
             b"messages" if scanner.peek() == Some(b'[') => {
                 let (range, list) = messages(scanner, max_messages)?;
@@ -68,82 +73,13 @@ pub(in crate::openai) fn read_body<'a>(
     Ok(scanner.end()?)
 }
 
-pub(in crate::openai) fn string_value(scanner: &mut Scanner<'_>, into: &mut Option<String>) -> Result<Range<usize>, JsonFault> {
+pub(in crate::openai) fn string_value(
+    scanner: &mut Scanner<'_>,
+    into: &mut Option<String>,
+) -> Result<Range<usize>, JsonFault> {
     let text = scanner.string()?;
     *into = Some(text.decode(scanner.source()).into_owned());
     Ok(text.range)
-}
-
-/// An object that is read, for errors; turned into text only when there is one.
-#[derive(Debug, Clone, Copy)]
-enum Path {
-    Body,
-    StreamOptions,
-    Message(usize),
-    Part(usize, usize),
-    Call(usize, usize),
-    FunctionCall(usize),
-}
-
-impl Path {
-    fn text(self) -> String {
-        match self {
-            Self::Body => "body".to_owned(),
-            Self::StreamOptions => "stream_options".to_owned(),
-            Self::Message(message) => format!("messages[{message}]"),
-            Self::Part(message, part) => format!("messages[{message}].content[{part}]"),
-            Self::Call(message, call) => format!("messages[{message}].tool_calls[{call}]"),
-            Self::FunctionCall(message) => format!("messages[{message}].function_call"),
-        }
-    }
-
-    fn of_key(self, key: &[u8]) -> String {
-        let key: String = String::from_utf8_lossy(key).chars().take(PATH_KEY_CHARS).collect();
-        match self {
-            Self::Body => key,
-            Self::StreamOptions | Self::Message(_) | Self::Part(..) | Self::Call(..) | Self::FunctionCall(_) => format!("{}.{key}", self.text()),
-        }
-    }
-}
-
-/// Walks an object whose keys must differ once they are unescaped; `visit` gets the unescaped key.
-fn members<'a>(
-    scanner: &mut Scanner<'a>,
-    path: Path,
-    mut visit: impl FnMut(&mut Scanner<'a>, &[u8], RawStr) -> Result<(), ParseError>,
-) -> Result<(), ParseError> {
-    let mut keys: SmallVec<[Cow<'a, [u8]>; FEW_KEYS]> = SmallVec::new();
-    scanner.object(|scanner, key| {
-        if keys.len() == MAX_KEYS {
-            return Err(ParseError::TooManyKeys { path: path.text() });
-        }
-        let source = scanner.source();
-        let name = if key.escaped { Cow::Owned(key.decode(source).into_owned().into_bytes()) } else { Cow::Borrowed(key.raw(source)) };
-        visit(scanner, &name, key)?;
-        keys.push(name);
-        Ok(())
-    })?;
-    match repeated(&mut keys) {
-        Some(key) => Err(ParseError::DuplicateKey { path: path.of_key(key) }),
-        None => Ok(()),
-    }
-}
-
-fn repeated<'k>(keys: &'k mut [Cow<'_, [u8]>]) -> Option<&'k [u8]> {
-    if keys.len() > FEW_KEYS {
-        keys.sort_unstable();
-        let pair = keys.windows(2).find(|pair| matches!(pair, [one, other] if one == other))?;
-        return pair.first().map(|key| key.as_ref());
-    }
-    let keys: &[_] = keys;
-    let mut rest = keys;
-    while let Some((key, others)) = rest.split_first() {
-        if others.contains(key) {
-            return Some(key);
-        }
-        rest = others;
-    }
-    None
 }
 
 fn tools(scanner: &mut Scanner<'_>) -> Result<Tools, ParseError> {
@@ -153,13 +89,21 @@ fn tools(scanner: &mut Scanner<'_>) -> Result<Tools, ParseError> {
         count = index + 1;
         scanner.skip().map(drop)
     })?;
-    Ok(Tools { range: start..scanner.position(), count })
+    Ok(Tools {
+        range: start..scanner.position(),
+        count,
+    })
 }
 
 fn stream_options(scanner: &mut Scanner<'_>) -> Result<StreamOptions, ParseError> {
     if scanner.peek() != Some(b'{') {
         let range = scanner.skip()?;
-        return Ok(StreamOptions { range, is_object: false, is_empty: false, include_usage: None });
+        return Ok(StreamOptions {
+            range,
+            is_object: false,
+            is_empty: false,
+            include_usage: None,
+        });
     }
     let start = scanner.position();
     let (mut include_usage, mut is_empty) = (None, true);
@@ -171,12 +115,23 @@ fn stream_options(scanner: &mut Scanner<'_>) -> Result<StreamOptions, ParseError
         }
         Ok(())
     })?;
-    Ok(StreamOptions { range: start..scanner.position(), is_object: true, is_empty, include_usage })
+    Ok(StreamOptions {
+        range: start..scanner.position(),
+        is_object: true,
+        is_empty,
+        include_usage,
+    })
 }
 
-fn messages(scanner: &mut Scanner<'_>, max_messages: usize) -> Result<(Range<usize>, MessageList), ParseError> {
+fn messages(
+    scanner: &mut Scanner<'_>,
+    max_messages: usize,
+) -> Result<(Range<usize>, MessageList), ParseError> {
     let start = scanner.position();
-    let mut list = MessageList { open: start + 1, ..MessageList::default() };
+    let mut list = MessageList {
+        open: start + 1,
+        ..MessageList::default()
+    };
     scanner.array(|scanner, index| {
         list.count = index + 1;
         if index < max_messages {
@@ -218,7 +173,9 @@ fn message(scanner: &mut Scanner<'_>, index: usize) -> Result<Message, ParseErro
                 message.cache_control = next != Some(b'n');
                 scanner.skip()?;
             }
-            _ => drop(scanner.skip()?),
+            _ => {
+                scanner.skip()?;
+            }
         }
         Ok(())
     })?;
@@ -254,7 +211,14 @@ fn content(scanner: &mut Scanner<'_>, message: usize) -> Result<Content, ParseEr
 
 fn parts(scanner: &mut Scanner<'_>, message: usize) -> Result<Parts, ParseError> {
     let start = scanner.position();
-    let mut parts = Parts { range: start..start, head: start + 1, tail: start + 1, count: 0, media: 0, breakpoint: None };
+    let mut parts = Parts {
+        range: start..start,
+        head: start + 1,
+        tail: start + 1,
+        count: 0,
+        media: 0,
+        breakpoint: None,
+    };
     scanner.array(|scanner, index| {
         let is_object = scanner.peek() == Some(b'{');
         if index == 0 {
@@ -292,10 +256,25 @@ fn parts(scanner: &mut Scanner<'_>, message: usize) -> Result<Parts, ParseError>
 
 /// Part types whose size says nothing about their tokens.
 fn is_media(kind: &str) -> bool {
-    matches!(kind, "image_url" | "image" | "input_image" | "input_audio" | "audio_url" | "video_url" | "input_video" | "file" | "input_file")
+    matches!(
+        kind,
+        "image_url"
+            | "image"
+            | "input_image"
+            | "input_audio"
+            | "audio_url"
+            | "video_url"
+            | "input_video"
+            | "file"
+            | "input_file"
+    )
 }
 
-fn tool_calls(scanner: &mut Scanner<'_>, index: usize, message: &mut Message) -> Result<(), ParseError> {
+fn tool_calls(
+    scanner: &mut Scanner<'_>,
+    index: usize,
+    message: &mut Message,
+) -> Result<(), ParseError> {
     match scanner.peek() {
         Some(b'[') => {}
         next => {
@@ -327,11 +306,17 @@ fn tool_calls(scanner: &mut Scanner<'_>, index: usize, message: &mut Message) ->
         }
         Ok::<_, ParseError>(())
     })?;
-    message.faults.extend(without_id.map(|index| MessageFault::CallId { index }));
+    message
+        .faults
+        .extend(without_id.map(|index| MessageFault::CallId { index }));
     Ok(())
 }
 
-fn function_call(scanner: &mut Scanner<'_>, index: usize, message: &mut Message) -> Result<(), ParseError> {
+fn function_call(
+    scanner: &mut Scanner<'_>,
+    index: usize,
+    message: &mut Message,
+) -> Result<(), ParseError> {
     if scanner.peek() == Some(b'{') {
         members(scanner, Path::FunctionCall(index), |scanner, name, _| {
             if name == b"name" && scanner.peek() == Some(b'"') {

@@ -23,7 +23,11 @@ impl RewrittenBody {
     pub fn new(mut frames: Vec<Bytes>) -> Self {
         frames.retain(|frame| !frame.is_empty());
         let remaining = frames.iter().map(|frame| frame.len() as u64).sum();
-        Self { frames: frames.into(), next: 0, remaining }
+        Self {
+            frames: frames.into(),
+            next: 0,
+            remaining,
+        }
     }
 
     /// The bytes that are still to be sent: before the first one, the `Content-Length`.
@@ -46,7 +50,9 @@ impl RewrittenBody {
             [whole] => whole.clone(),
             frames => {
                 let mut joined = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
-                frames.iter().for_each(|frame| joined.extend_from_slice(frame));
+                frames
+                    .iter()
+                    .for_each(|frame| joined.extend_from_slice(frame));
                 joined.freeze()
             }
         }
@@ -63,7 +69,10 @@ impl Body for RewrittenBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let frame = self.frames.get(self.next).cloned();
         if let Some(frame) = &frame {
             self.next += 1;

@@ -34,7 +34,10 @@ impl Edits {
 
     /// Puts `text` where the bytes of `over` stand. Replaced ranges must not overlap; where they do, the earlier one wins.
     pub fn replace(&mut self, over: Range<usize>, text: impl Into<Bytes>) {
-        self.spans.push(Span { over, text: text.into() });
+        self.spans.push(Span {
+            over,
+            text: text.into(),
+        });
     }
 
     /// Adds the changes of `others` behind these.
@@ -66,8 +69,13 @@ impl Edits {
             return;
         }
         let Some(options) = chat.stream_options() else {
-            let Some(first) = chat.fields().first() else { return };
-            self.insert(first.key.range.start, format!("\"stream_options\":{{{MEMBER}}},"));
+            let Some(first) = chat.fields().first() else {
+                return;
+            };
+            self.insert(
+                first.key.range.start,
+                format!("\"stream_options\":{{{MEMBER}}},"),
+            );
             return;
         };
         if let Some(range) = &options.include_usage {

@@ -68,13 +68,21 @@ impl RawStr {
     #[must_use]
     pub fn decode<'a>(&self, source: &'a [u8]) -> Cow<'a, str> {
         let text = String::from_utf8_lossy(self.raw(source));
-        if self.escaped { Cow::Owned(text::unescape(&text)) } else { text }
+        if self.escaped {
+            Cow::Owned(text::unescape(&text))
+        } else {
+            text
+        }
     }
 
     /// Whether the decoded text is `text`.
     #[must_use]
     pub fn is(&self, source: &[u8], text: &str) -> bool {
-        if self.escaped { self.decode(source) == text } else { self.raw(source) == text.as_bytes() }
+        if self.escaped {
+            self.decode(source) == text
+        } else {
+            self.raw(source) == text.as_bytes()
+        }
     }
 }
 
@@ -99,7 +107,11 @@ impl<'a> Scanner<'a> {
     /// Starts at `at`, inside bytes that are known to be UTF-8.
     #[must_use]
     pub fn resume(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at, depth: 0 }
+        Self {
+            bytes,
+            at,
+            depth: 0,
+        }
     }
 
     /// The bytes it runs over.
@@ -154,16 +166,24 @@ impl<'a> Scanner<'a> {
         let mut escaped = false;
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let Some((plain, rest)) = memchr2(b'"', b'\\', rest).and_then(|end| rest.split_at_checked(end)) else {
+            let Some((plain, rest)) =
+                memchr2(b'"', b'\\', rest).and_then(|end| rest.split_at_checked(end))
+            else {
                 return Err(JsonFault::Truncated);
             };
             // A fold without an early exit is what the compiler turns into vector code.
-            if plain.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+            if plain
+                .iter()
+                .fold(false, |found, byte| found | (*byte < 0x20))
+            {
                 return Err(JsonFault::Syntax { at: self.at });
             }
             self.at += plain.len() + 1;
             if rest.first() == Some(&b'"') {
-                return Ok(RawStr { range: start..self.at, escaped });
+                return Ok(RawStr {
+                    range: start..self.at,
+                    escaped,
+                });
             }
             escaped = true;
             self.escape()?;
@@ -174,7 +194,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// When the next value is no object, or what `visit` answers.
-    pub fn object<E: From<JsonFault>>(&mut self, mut visit: impl FnMut(&mut Self, RawStr) -> Result<(), E>) -> Result<(), E> {
+    pub fn object<E: From<JsonFault>>(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, RawStr) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.open(b'{')?;
         if self.peek() == Some(b'}') {
             self.close();
@@ -194,7 +217,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// When the next value is no array, or what `visit` answers.
-    pub fn array<E: From<JsonFault>>(&mut self, mut visit: impl FnMut(&mut Self, usize) -> Result<(), E>) -> Result<(), E> {
+    pub fn array<E: From<JsonFault>>(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.open(b'[')?;
         if self.peek() == Some(b']') {
             self.close();
@@ -267,14 +293,21 @@ impl<'a> Scanner<'a> {
     }
 
     fn fault(&self) -> JsonFault {
-        if self.at < self.bytes.len() { JsonFault::Syntax { at: self.at } } else { JsonFault::Truncated }
+        if self.at < self.bytes.len() {
+            JsonFault::Syntax { at: self.at }
+        } else {
+            JsonFault::Truncated
+        }
     }
 
     fn escape(&mut self) -> Result<(), JsonFault> {
         match self.here() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
             Some(b'u') => {
-                let hex = self.bytes.get(self.at + 1..self.at + 5).ok_or(JsonFault::Truncated)?;
+                let hex = self
+                    .bytes
+                    .get(self.at + 1..self.at + 5)
+                    .ok_or(JsonFault::Truncated)?;
                 if !hex.iter().all(u8::is_ascii_hexdigit) {
                     return Err(self.fault());
                 }
@@ -323,6 +356,10 @@ impl<'a> Scanner<'a> {
         while self.here().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at == start { Err(self.fault()) } else { Ok(()) }
+        if self.at == start {
+            Err(self.fault())
+        } else {
+            Ok(())
+        }
     }
 }

@@ -28,8 +28,14 @@ impl Sink for Events {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let Some((line, tail)) = memchr2(b'\n', b'\r', rest).and_then(|end| rest.split_at_checked(end)) else {
-                return push_bounded(&mut self.line, rest, self.cap.saturating_sub(self.data.len()));
+            let Some((line, tail)) =
+                memchr2(b'\n', b'\r', rest).and_then(|end| rest.split_at_checked(end))
+            else {
+                return push_bounded(
+                    &mut self.line,
+                    rest,
+                    self.cap.saturating_sub(self.data.len()),
+                );
             };
             self.after_cr = tail.first() == Some(&b'\r');
             rest = tail.get(1..).unwrap_or_default();
@@ -43,7 +49,14 @@ impl Sink for Events {
 
 impl Events {
     pub(super) fn new(cap: usize) -> Self {
-        Self { cap, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, report: TapReport::default() }
+        Self {
+            cap,
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_cr: false,
+            report: TapReport::default(),
+        }
     }
 
     /// Ends the stream. An event that was cut before its blank line is looked at all the same: its usage was spent.
@@ -60,7 +73,11 @@ impl Events {
         if self.line.is_empty() {
             return self.whole_line(end);
         }
-        if !push_bounded(&mut self.line, end, self.cap.saturating_sub(self.data.len())) {
+        if !push_bounded(
+            &mut self.line,
+            end,
+            self.cap.saturating_sub(self.data.len()),
+        ) {
             return false;
         }
         let mut line = std::mem::take(&mut self.line);
@@ -85,7 +102,9 @@ impl Events {
             self.end_event();
             return true;
         }
-        let Some(value) = data_of(line) else { return true };
+        let Some(value) = data_of(line) else {
+            return true;
+        };
         let room = self.cap.saturating_sub(self.line.len());
         let joined = !self.has_data || push_bounded(&mut self.data, b"\n", room);
         self.has_data = true;
@@ -113,7 +132,10 @@ impl Events {
 
 /// The value of a `data` line; nothing for comments and other fields.
 fn data_of(line: &[u8]) -> Option<&[u8]> {
-    let rest = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).strip_prefix(b"data")?;
+    let rest = line
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(line)
+        .strip_prefix(b"data")?;
     if rest.is_empty() {
         return Some(rest);
     }

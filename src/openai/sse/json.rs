@@ -20,14 +20,21 @@ impl Sink for Collected {
 
 impl Collected {
     pub(super) fn new(cap: usize) -> Self {
-        Self { cap, bytes: Vec::new() }
+        Self {
+            cap,
+            bytes: Vec::new(),
+        }
     }
 
     pub(super) fn finish(&self) -> TapReport {
         let bytes = &self.bytes;
         if has_value(&ERROR, bytes) {
             let found = find_in(bytes);
-            return TapReport { usage: found.usage, error_event: found.error, ..TapReport::default() };
+            return TapReport {
+                usage: found.usage,
+                error_event: found.error,
+                ..TapReport::default()
+            };
         }
         if !has_value(&USAGE, bytes) {
             return TapReport::default();
@@ -36,7 +43,10 @@ impl Collected {
             Some(raw) => std::str::from_utf8(raw).ok().and_then(read),
             None => find_in(bytes).usage,
         };
-        TapReport { usage, ..TapReport::default() }
+        TapReport {
+            usage,
+            ..TapReport::default()
+        }
     }
 }
 

@@ -38,7 +38,13 @@ pub struct TapReport {
 }
 
 impl TapReport {
-    const LOST: Self = Self { usage: None, saw_done: false, error_event: false, lost: true, events: 0 };
+    const LOST: Self = Self {
+        usage: None,
+        saw_done: false,
+        error_event: false,
+        lost: true,
+        events: 0,
+    };
 }
 
 /// The tap of an event stream.
@@ -51,7 +57,9 @@ impl UsageTap {
     /// A tap that holds at most `cap` bytes of one event.
     #[must_use]
     pub fn new(coding: ContentCoding, cap: usize) -> Self {
-        Self { inner: Inflating::new(coding, Events::new(cap)) }
+        Self {
+            inner: Inflating::new(coding, Events::new(cap)),
+        }
     }
 
     /// Looks at the next bytes, cut wherever the network cut them.
@@ -76,7 +84,9 @@ impl JsonTap {
     /// A tap that holds at most `cap` bytes.
     #[must_use]
     pub fn new(coding: ContentCoding, cap: usize) -> Self {
-        Self { inner: Inflating::new(coding, Collected::new(cap)) }
+        Self {
+            inner: Inflating::new(coding, Collected::new(cap)),
+        }
     }
 
     /// Takes a copy of the next bytes.
@@ -87,7 +97,9 @@ impl JsonTap {
     /// Ends the answer and reads it.
     #[must_use]
     pub fn finish(self) -> TapReport {
-        self.inner.finish().map_or(TapReport::LOST, |collected| collected.finish())
+        self.inner
+            .finish()
+            .map_or(TapReport::LOST, |collected| collected.finish())
     }
 }
 
@@ -98,7 +110,10 @@ fn push_bounded(buffer: &mut Vec<u8>, bytes: &[u8], cap: usize) -> bool {
         return false;
     }
     if needed > buffer.capacity() {
-        let target = buffer.capacity().saturating_mul(2).clamp(needed, cap.max(needed));
+        let target = buffer
+            .capacity()
+            .saturating_mul(2)
+            .clamp(needed, cap.max(needed));
         buffer.reserve_exact(target - buffer.len());
     }
     buffer.extend_from_slice(bytes);

@@ -38,7 +38,10 @@ pub(super) fn mentions(data: &[u8]) -> bool {
 
 pub(super) fn has_value(key: &Finder<'_>, data: &[u8]) -> bool {
     key.find_iter(data).any(|at| {
-        let behind = data.get(at + key.needle().len()..).unwrap_or_default().trim_ascii_start();
+        let behind = data
+            .get(at + key.needle().len()..)
+            .unwrap_or_default()
+            .trim_ascii_start();
         match behind.strip_prefix(b":") {
             Some(value) => !value.trim_ascii_start().starts_with(b"null"),
             // A value that happens to be this word, such as the type of an event.
@@ -62,12 +65,20 @@ struct Wire<'a> {
 
 /// Reads an object; anything else says nothing.
 pub(super) fn find_in(json: &[u8]) -> Found {
-    let Ok(wire) = serde_json::from_slice::<Wire<'_>>(json) else { return Found::default() };
-    let inner = wire.response.and_then(|raw| serde_json::from_str::<Wire<'_>>(raw.get()).ok());
+    let Ok(wire) = serde_json::from_slice::<Wire<'_>>(json) else {
+        return Found::default();
+    };
+    let inner = wire
+        .response
+        .and_then(|raw| serde_json::from_str::<Wire<'_>>(raw.get()).ok());
     let inner_usage = inner.as_ref().and_then(|inner| inner.usage);
     let errors = [wire.error, inner.and_then(|inner| inner.error)];
-    let is_error = errors.into_iter().flatten().any(says_something) || wire.kind.is_some_and(|kind| kind.get() == "\"error\"");
-    Found { usage: wire.usage.or(inner_usage).and_then(|raw| read(raw.get())), error: is_error }
+    let is_error = errors.into_iter().flatten().any(says_something)
+        || wire.kind.is_some_and(|kind| kind.get() == "\"error\"");
+    Found {
+        usage: wire.usage.or(inner_usage).and_then(|raw| read(raw.get())),
+        error: is_error,
+    }
 }
 
 /// Some servers send `"error": false` or an empty text with every event.
@@ -78,13 +89,21 @@ fn says_something(error: &RawValue) -> bool {
 /// Reads a usage object in the names of any of the APIs that pass here; nothing when it has no count.
 pub(super) fn read(raw: &str) -> Option<Usage> {
     let usage: Value = serde_json::from_str(raw).ok()?;
-    let count = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name).and_then(tokens));
+    let count = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| usage.pointer(name).and_then(tokens))
+    };
     let prompt = count(&["/prompt_tokens", "/input_tokens"]);
     let completion = count(&["/completion_tokens", "/output_tokens"]);
     let total = count(&["/total_tokens"]);
     prompt.or(completion).or(total)?;
     let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-    let cached = count(&["/prompt_tokens_details/cached_tokens", "/input_tokens_details/cached_tokens", "/prompt_cache_hit_tokens"]);
+    let cached = count(&[
+        "/prompt_tokens_details/cached_tokens",
+        "/input_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+    ]);
     Some(Usage {
         prompt_tokens,
         completion_tokens,
@@ -95,6 +114,15 @@ pub(super) fn read(raw: &str) -> Option<Usage> {
 
 /// A count, also where a server writes `7.0`.
 fn tokens(value: &Value) -> Option<u64> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates on its way to an integer")]
-    value.as_u64().or_else(|| value.as_f64().filter(|count| *count >= 0.0).map(|count| count as u64))
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float saturates on its way to an integer"
+    )]
+    value.as_u64().or_else(|| {
+        value
+            .as_f64()
+            .filter(|count| *count >= 0.0)
+            .map(|count| count as u64)
+    })
 }

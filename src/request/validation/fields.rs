@@ -22,15 +22,30 @@ pub(super) fn check(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldEr
         integer(chat, name, 0.0, MAX_TOKENS, faults);
     }
     integer(chat, "n", 1.0, MAX_N, faults);
-    if chat.number("temperature").is_some_and(|value| !(0.0..=MAX_TEMPERATURE).contains(&value)) {
-        faults.push(wrong("temperature", "RANGE_ERROR", format!("must be between 0 and {MAX_TEMPERATURE}")));
+    if chat
+        .number("temperature")
+        .is_some_and(|value| !(0.0..=MAX_TEMPERATURE).contains(&value))
+    {
+        faults.push(wrong(
+            "temperature",
+            "RANGE_ERROR",
+            format!("must be between 0 and {MAX_TEMPERATURE}"),
+        ));
     }
     boolean("stream", chat.present("stream"), faults);
     if let Some(options) = chat.stream_options() {
         if !options.is_object && chat.present("stream_options").is_some() {
-            faults.push(wrong("stream_options", "INVALID_FORMAT", "must be an object"));
+            faults.push(wrong(
+                "stream_options",
+                "INVALID_FORMAT",
+                "must be an object",
+            ));
         }
-        let include_usage = options.include_usage.as_ref().map(|range| chat.raw(range)).filter(|raw| *raw != b"null");
+        let include_usage = options
+            .include_usage
+            .as_ref()
+            .map(|range| chat.raw(range))
+            .filter(|raw| *raw != b"null");
         boolean("stream_options.include_usage", include_usage, faults);
     }
     messages(chat, limits, faults);
@@ -40,20 +55,40 @@ fn model(chat: &ChatRequest, faults: &mut Vec<FieldError>) {
     match chat.model() {
         Some("") => faults.push(wrong("model", "REQUIRED", "must not be empty")),
         Some(name) if name.chars().count() > MAX_MODEL_CHARS => {
-            faults.push(wrong("model", "TOO_LONG", format!("must have at most {MAX_MODEL_CHARS} characters")));
+            faults.push(wrong(
+                "model",
+                "TOO_LONG",
+                format!("must have at most {MAX_MODEL_CHARS} characters"),
+            ));
         }
         Some(_) => {}
-        None if chat.present("model").is_some() => faults.push(wrong("model", "INVALID_FORMAT", "must be a string")),
+        None if chat.present("model").is_some() => {
+            faults.push(wrong("model", "INVALID_FORMAT", "must be a string"))
+        }
         None => faults.push(wrong("model", "REQUIRED", "is required")),
     }
 }
 
-fn integer(chat: &ChatRequest, name: &str, least: f64, greatest: f64, faults: &mut Vec<FieldError>) {
-    let Some(raw) = chat.present(name) else { return };
+fn integer(
+    chat: &ChatRequest,
+    name: &str,
+    least: f64,
+    greatest: f64,
+    faults: &mut Vec<FieldError>,
+) {
+    let Some(raw) = chat.present(name) else {
+        return;
+    };
     match parse_number(raw) {
-        Some(value) if value.is_finite() && value.fract() != 0.0 => faults.push(wrong(name, "INVALID_FORMAT", "must be an integer")),
+        Some(value) if value.is_finite() && value.fract() != 0.0 => {
+            faults.push(wrong(name, "INVALID_FORMAT", "must be an integer"))
+        }
         Some(value) if (least..=greatest).contains(&value) => {}
-        Some(_) => faults.push(wrong(name, "RANGE_ERROR", format!("must be between {least} and {greatest}"))),
+        Some(_) => faults.push(wrong(
+            name,
+            "RANGE_ERROR",
+            format!("must be between {least} and {greatest}"),
+        )),
         None => faults.push(wrong(name, "INVALID_FORMAT", "must be an integer")),
     }
 }
@@ -74,7 +109,11 @@ fn messages(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldError>) {
     } else if chat.message_count() == 0 {
         faults.push(wrong("messages", "REQUIRED", "must not be empty"));
     } else if chat.message_count() > limits.max_messages {
-        faults.push(wrong("messages", "TOO_MANY", format!("must have at most {} items", limits.max_messages)));
+        faults.push(wrong(
+            "messages",
+            "TOO_MANY",
+            format!("must have at most {} items", limits.max_messages),
+        ));
     }
     for (index, message) in chat.messages().iter().enumerate() {
         self::message(index, message, faults);
@@ -87,14 +126,34 @@ fn message(index: usize, message: &Message, faults: &mut Vec<FieldError>) {
             MessageFault::NotAnObject => (String::new(), "INVALID_FORMAT", "must be an object"),
             MessageFault::NoRole => (".role".to_owned(), "REQUIRED", "is required"),
             MessageFault::RoleType => (".role".to_owned(), "INVALID_FORMAT", "must be a string"),
-            MessageFault::CallsType => (".tool_calls".to_owned(), "INVALID_FORMAT", "must be an array"),
-            MessageFault::CallId { index } => (format!(".tool_calls[{index}].id"), "REQUIRED", "must be a string"),
-            MessageFault::AnswerIdType => (".tool_call_id".to_owned(), "INVALID_FORMAT", "must be a string"),
-            MessageFault::FunctionName => (".function_call.name".to_owned(), "REQUIRED", "must be a string"),
+            MessageFault::CallsType => (
+                ".tool_calls".to_owned(),
+                "INVALID_FORMAT",
+                "must be an array",
+            ),
+            MessageFault::CallId { index } => (
+                format!(".tool_calls[{index}].id"),
+                "REQUIRED",
+                "must be a string",
+            ),
+            MessageFault::AnswerIdType => (
+                ".tool_call_id".to_owned(),
+                "INVALID_FORMAT",
+                "must be a string",
+            ),
+            MessageFault::FunctionName => (
+                ".function_call.name".to_owned(),
+                "REQUIRED",
+                "must be a string",
+            ),
         };
         faults.push(wrong(format!("messages[{index}]{field}"), code, text));
     }
     if matches!(message.content, Content::Other(_)) {
-        faults.push(wrong(format!("messages[{index}].content"), "INVALID_FORMAT", "must be a string, an array or null"));
+        faults.push(wrong(
+            format!("messages[{index}].content"),
+            "INVALID_FORMAT",
+            "must be a string, an array or null",
+        ));
     }
 }

@@ -36,15 +36,29 @@ impl From<ValidationError> for ApiError {
             ValidationError::Body(error) => {
                 let text = error.to_string();
                 match error {
-                    ParseError::Json(_) | ParseError::NotAnObject => Self::new(Code::InvalidJson, text),
-                    ParseError::DuplicateKey { path } => Self::new(Code::ValidationError, text.clone()).fields(vec![wrong(path, "DUPLICATE", text)]),
-                    ParseError::TooManyKeys { path } => Self::new(Code::ValidationError, text.clone()).fields(vec![wrong(path, "TOO_MANY", text)]),
+                    ParseError::Json(_) | ParseError::NotAnObject => {
+                        Self::new(Code::InvalidJson, text)
+                    }
+                    ParseError::DuplicateKey { path } => Self::new(
+                        Code::ValidationError,
+                        text.clone(),
+                    )
+                    .fields(vec![wrong(path, "DUPLICATE", text)]),
+                    ParseError::TooManyKeys { path } => {
+                        Self::new(Code::ValidationError, text.clone())
+                            .fields(vec![wrong(path, "TOO_MANY", text)])
+                    }
                 }
             }
             ValidationError::Fields(fields) => {
                 let text = match fields.as_slice() {
                     [only] => format!("'{}' {}", only.field, only.message),
-                    [first, others @ ..] => format!("'{}' {} ({} more: see field_errors)", first.field, first.message, others.len()),
+                    [first, others @ ..] => format!(
+                        "'{}' {} ({} more: see field_errors)",
+                        first.field,
+                        first.message,
+                        others.len()
+                    ),
                     [] => "the request is not valid".to_owned(),
                 };
                 Self::new(Code::ValidationError, text).fields(fields)
@@ -65,9 +79,17 @@ pub fn validate(chat: &ChatRequest, limits: Limits) -> Result<(), ValidationErro
         tool_pairs::check(chat, &mut faults);
     }
     faults.truncate(MAX_LISTED);
-    if faults.is_empty() { Ok(()) } else { Err(ValidationError::Fields(faults)) }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(ValidationError::Fields(faults))
+    }
 }
 
 fn wrong(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> FieldError {
-    FieldError { field: field.into(), code, message: message.into() }
+    FieldError {
+        field: field.into(),
+        code,
+        message: message.into(),
+    }
 }

@@ -53,20 +53,51 @@ enum End {
 #[must_use]
 pub fn inject(chat: &ChatRequest, injection: &Injection, system_role: SystemRole) -> Edits {
     let mut edits = Edits::default();
-    let directive = injection.directive.as_ref().filter(|directive| !directive.text.is_empty());
+    let directive = injection
+        .directive
+        .as_ref()
+        .filter(|directive| !directive.text.is_empty());
     match directive {
-        Some(Directive { text, mode: DirectiveMode::UserPrepend }) if first_user(chat).is_some() => {
+        Some(Directive {
+            text,
+            mode: DirectiveMode::UserPrepend,
+        }) if first_user(chat).is_some() => {
             user_prepend(&mut edits, chat, text, &injection.memory_block, system_role);
         }
-        Some(Directive { mode: DirectiveMode::SystemAppend, .. }) => system(&mut edits, chat, &injection.assembled, End::Tail, system_role),
-        Some(Directive { mode: DirectiveMode::SystemFirst | DirectiveMode::UserPrepend, .. }) | None => {
-            system(&mut edits, chat, &injection.assembled, End::Head, system_role);
+        Some(Directive {
+            mode: DirectiveMode::SystemAppend,
+            ..
+        }) => system(
+            &mut edits,
+            chat,
+            &injection.assembled,
+            End::Tail,
+            system_role,
+        ),
+        Some(Directive {
+            mode: DirectiveMode::SystemFirst | DirectiveMode::UserPrepend,
+            ..
+        })
+        | None => {
+            system(
+                &mut edits,
+                chat,
+                &injection.assembled,
+                End::Head,
+                system_role,
+            );
         }
     }
     edits
 }
 
-fn user_prepend(edits: &mut Edits, chat: &ChatRequest, directive: &str, memory_block: &str, system_role: SystemRole) {
+fn user_prepend(
+    edits: &mut Edits,
+    chat: &ChatRequest,
+    directive: &str,
+    memory_block: &str,
+    system_role: SystemRole,
+) {
     let marked = format!("{DIRECTIVE_MARK}{directive}");
     if system_role == SystemRole::None && !memory_block.is_empty() {
         into_first_user(edits, chat, &format!("{marked}{BLANK_LINE}{memory_block}"));
@@ -82,20 +113,31 @@ fn system(edits: &mut Edits, chat: &ChatRequest, text: &str, end: End, system_ro
         return;
     }
     let run = leading_run(chat);
-    let end = if run.iter().any(Message::has_cache_control) { End::Tail } else { end };
+    let end = if run.iter().any(Message::has_cache_control) {
+        End::Tail
+    } else {
+        end
+    };
     match system_role {
         SystemRole::None if into_first_user(edits, chat, text) => {}
         SystemRole::Single if into_run(edits, run, text, end) => {}
-        SystemRole::Multi | SystemRole::Single | SystemRole::None => own_message(edits, chat, run, text, end),
+        SystemRole::Multi | SystemRole::Single | SystemRole::None => {
+            own_message(edits, chat, run, text, end)
+        }
     }
 }
 
 fn leading_run(chat: &ChatRequest) -> &[Message] {
-    chat.messages().get(..chat.leading_system()).unwrap_or_default()
+    chat.messages()
+        .get(..chat.leading_system())
+        .unwrap_or_default()
 }
 
 fn first_user(chat: &ChatRequest) -> Option<&Message> {
-    let user = chat.messages().iter().find(|message| message.role == Role::User)?;
+    let user = chat
+        .messages()
+        .iter()
+        .find(|message| message.role == Role::User)?;
     matches!(user.content, Content::Text(_) | Content::Parts(_)).then_some(user)
 }
 
@@ -137,13 +179,20 @@ fn splice(edits: &mut Edits, message: &Message, text: &str, end: End) -> bool {
 
 fn splice_string(edits: &mut Edits, content: &RawStr, role: Role, text: &str, end: End) {
     // The mark of a user's directive ends with a blank line whatever follows; an empty system message needs none.
-    let join = if content.is_empty() && role != Role::User { "" } else { BLANK_LINE };
+    let join = if content.is_empty() && role != Role::User {
+        ""
+    } else {
+        BLANK_LINE
+    };
     let (at, text) = match end {
         End::Head => (content.inner().start, format!("{text}{join}")),
         End::Tail => (content.inner().end, format!("{join}{text}")),
     };
     let quoted = json_string(&text);
-    let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default();
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or_default();
     edits.insert(at, inner.to_owned());
 }
 
@@ -154,10 +203,19 @@ fn splice_parts(edits: &mut Edits, parts: &Parts, text: &str, end: End) {
         return;
     }
     match (end, parts.breakpoint) {
-        (End::Head, None) => edits.insert(parts.head, format!("{},", part(&format!("{text}{BLANK_LINE}")))),
+        (End::Head, None) => edits.insert(
+            parts.head,
+            format!("{},", part(&format!("{text}{BLANK_LINE}"))),
+        ),
         (End::Head, Some(behind)) if behind < parts.tail => {
-            edits.insert(behind, format!(",{}", part(&format!("{BLANK_LINE}{text}{BLANK_LINE}"))));
+            edits.insert(
+                behind,
+                format!(",{}", part(&format!("{BLANK_LINE}{text}{BLANK_LINE}"))),
+            );
         }
-        (End::Head, Some(_)) | (End::Tail, _) => edits.insert(parts.tail, format!(",{}", part(&format!("{BLANK_LINE}{text}")))),
+        (End::Head, Some(_)) | (End::Tail, _) => edits.insert(
+            parts.tail,
+            format!(",{}", part(&format!("{BLANK_LINE}{text}"))),
+        ),
     }
 }
