@@ -1,6 +1,6 @@
 use super::{Files, new_agent, new_org, time, token};
 use crate::ids::{AgentId, OrgId, TokenId};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError, StoredToken};
+use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError};
 
 #[tokio::test]
 async fn organisations_are_kept_and_listed_oldest_first() {

@@ -1,6 +1,7 @@
 //! The engine on real files.
 
 mod directives;
+mod duplicates;
 mod engine;
 mod feed;
 mod forget;
@@ -19,7 +20,9 @@ use crate::auth::Permissions;
 use crate::config::StoreConfig;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Category, Embedding, Label, Memory, PartitionKey, Source, Status};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoredToken};
+use crate::store::{
+    Agent, AgentStatus, IdentityStore, InsertOutcome, MemoryStore, Org, OrgStatus, StoredToken,
+};
 use crate::tokens::TokenCounts;
 
 /// A folder with a store file; every `open` is a handle of its own, as another process would have.
@@ -154,4 +157,8 @@ fn token(org: OrgId, agent: Option<AgentId>) -> StoredToken {
         expires_at: Some(time(9)),
         revoked_at: None,
     }
+}
+
+async fn insert(store: &SqliteStore, memory: Memory) -> InsertOutcome {
+    store.insert_memories(vec![memory]).await.unwrap()[0]
 }
