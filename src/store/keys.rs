@@ -17,8 +17,10 @@ use crate::seams::Entropy;
 /// The name of the token digest key, in the file and in `[keys]`.
 const TOKEN_DIGEST: &str = "token_digest";
 /// Standard base64; the padding may be missing, as many tools leave it away.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// 32 secret bytes. Hidden from `Debug`, overwritten when dropped.
 #[derive(Clone)]
@@ -96,7 +98,11 @@ impl ServerKeys {
     ///
     /// # Errors
     /// When a configured key or the file is malformed, or the file cannot be read or created.
-    pub fn load_or_create(store_path: &Path, configured: &KeysConfig, entropy: &dyn Entropy) -> Result<Self, KeysError> {
+    pub fn load_or_create(
+        store_path: &Path,
+        configured: &KeysConfig,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, KeysError> {
         let token_digest = match &configured.token_digest {
             Some(text) => SecretKey::decode(text).ok_or(KeysError::Configured(TOKEN_DIGEST))?,
             None => KeyFile::beside(store_path).load_or_create(entropy)?,
@@ -114,7 +120,9 @@ impl KeyFile {
     fn beside(store_path: &Path) -> Self {
         let mut name = store_path.file_name().unwrap_or_default().to_owned();
         name.push(".keys");
-        Self { path: store_path.with_file_name(name) }
+        Self {
+            path: store_path.with_file_name(name),
+        }
     }
 
     fn load_or_create(&self, entropy: &dyn Entropy) -> Result<SecretKey, KeysError> {
@@ -122,19 +130,27 @@ impl KeyFile {
             return Ok(key);
         }
         self.create(entropy)?;
-        self.load()?.ok_or_else(|| self.failed(io::ErrorKind::NotFound.into()))
+        self.load()?
+            .ok_or_else(|| self.failed(io::ErrorKind::NotFound.into()))
     }
 
     fn load(&self) -> Result<Option<SecretKey>, KeysError> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(self.damaged("not text")),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(self.damaged("not text"));
+            }
             Err(error) => return Err(self.failed(error)),
         };
-        let keys: BTreeMap<String, String> = serde_json::from_str(&text).map_err(|_| self.damaged("not a JSON object of texts"))?;
-        let key = keys.get(TOKEN_DIGEST).ok_or_else(|| self.damaged("token_digest is missing"))?;
-        SecretKey::decode(key).map(Some).ok_or_else(|| self.damaged("token_digest is not base64 of 32 bytes"))
+        let keys: BTreeMap<String, String> =
+            serde_json::from_str(&text).map_err(|_| self.damaged("not a JSON object of texts"))?;
+        let key = keys
+            .get(TOKEN_DIGEST)
+            .ok_or_else(|| self.damaged("token_digest is missing"))?;
+        SecretKey::decode(key)
+            .map(Some)
+            .ok_or_else(|| self.damaged("token_digest is not base64 of 32 bytes"))
     }
 
     /// Writes a whole file under another name and links it to its place. A link, unlike a rename, never replaces: whoever comes second
@@ -150,18 +166,28 @@ impl KeyFile {
         let linked = write_draft(&draft, &key).and_then(|()| fs::hard_link(&draft, &self.path));
         let removed = fs::remove_file(&draft);
         match linked {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(self.failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(self.failed(error));
+            }
             Ok(()) | Err(_) => {}
         }
-        removed.and_then(|()| files::sync_folder_of(&self.path)).map_err(|e| self.failed(e))
+        removed
+            .and_then(|()| files::sync_folder_of(&self.path))
+            .map_err(|e| self.failed(e))
     }
 
     fn damaged(&self, reason: &'static str) -> KeysError {
-        KeysError::Damaged { path: self.path.clone(), reason }
+        KeysError::Damaged {
+            path: self.path.clone(),
+            reason,
+        }
     }
 
     fn failed(&self, source: io::Error) -> KeysError {
-        KeysError::File { path: self.path.clone(), source }
+        KeysError::File {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 
@@ -182,7 +208,13 @@ mod tests {
     use crate::seams::SystemEntropy;
 
     fn load(store: &std::path::Path, configured: Option<&str>) -> Result<ServerKeys, KeysError> {
-        ServerKeys::load_or_create(store, &KeysConfig { token_digest: configured.map(str::to_owned) }, &SystemEntropy)
+        ServerKeys::load_or_create(
+            store,
+            &KeysConfig {
+                token_digest: configured.map(str::to_owned),
+            },
+            &SystemEntropy,
+        )
     }
 
     #[test]
@@ -191,11 +223,30 @@ mod tests {
         let store = folder.path().join("data/ibex.db");
         let first = load(&store, None).unwrap();
         let file = folder.path().join("data/ibex.db.keys");
-        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::metadata(folder.path().join("data")).unwrap().permissions().mode() & 0o777, 0o700);
-        assert_eq!(std::fs::read_dir(folder.path().join("data")).unwrap().count(), 1, "no draft is left behind");
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            std::fs::metadata(folder.path().join("data"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o700
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("data"))
+                .unwrap()
+                .count(),
+            1,
+            "no draft is left behind"
+        );
         assert_ne!(first.token_digest.as_bytes(), &[0; 32]);
-        assert_eq!(load(&store, None).unwrap().token_digest.as_bytes(), first.token_digest.as_bytes());
+        assert_eq!(
+            load(&store, None).unwrap().token_digest.as_bytes(),
+            first.token_digest.as_bytes()
+        );
     }
 
     #[test]
@@ -209,7 +260,10 @@ mod tests {
                 *load(&store, None).unwrap().token_digest.as_bytes()
             };
             let threads: Vec<_> = (0..16).map(|_| scope.spawn(start)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<std::collections::HashSet<_>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect::<std::collections::HashSet<_>>()
         });
         assert_eq!(keys.len(), 1);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -218,7 +272,11 @@ mod tests {
     #[test]
     fn a_configured_key_wins_and_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = load(&folder.path().join("ibex.db"), Some("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n")).unwrap();
+        let keys = load(
+            &folder.path().join("ibex.db"),
+            Some("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n"),
+        )
+        .unwrap();
         assert_eq!(keys.token_digest.as_bytes(), &[1; 32]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -228,20 +286,44 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("ibex.db");
         let short = load(&store, Some("c2hvcnQ=")).unwrap_err().to_string();
-        assert_eq!(short, "keys.token_digest must be base64 of exactly 32 bytes");
-        for text in ["{", "[]", "{}", r#"{"token_digest": "c2hvcnQ="}"#, r#"{"token_digest": 7}"#, ""] {
+        assert_eq!(
+            short,
+            "keys.token_digest must be base64 of exactly 32 bytes"
+        );
+        for text in [
+            "{",
+            "[]",
+            "{}",
+            r#"{"token_digest": "c2hvcnQ="}"#,
+            r#"{"token_digest": 7}"#,
+            "",
+        ] {
             std::fs::write(folder.path().join("ibex.db.keys"), text).unwrap();
             let error = load(&store, None).unwrap_err();
-            assert!(matches!(error, KeysError::Damaged { .. }), "{text}: {error}");
+            assert!(
+                matches!(error, KeysError::Damaged { .. }),
+                "{text}: {error}"
+            );
             assert!(!error.to_string().contains("c2hvcnQ"), "{error}");
-            assert_eq!(std::fs::read_to_string(folder.path().join("ibex.db.keys")).unwrap(), text, "never overwritten");
+            assert_eq!(
+                std::fs::read_to_string(folder.path().join("ibex.db.keys")).unwrap(),
+                text,
+                "never overwritten"
+            );
         }
     }
 
     #[test]
     fn debug_hides_the_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = load(&folder.path().join("ibex.db"), Some("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")).unwrap();
-        assert_eq!(format!("{keys:?}"), "ServerKeys { token_digest: SecretKey(<hidden>) }");
+        let keys = load(
+            &folder.path().join("ibex.db"),
+            Some("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+        )
+        .unwrap();
+        assert_eq!(
+            format!("{keys:?}"),
+            "ServerKeys { token_digest: SecretKey(<hidden>) }"
+        );
     }
 }

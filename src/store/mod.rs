@@ -14,8 +14,8 @@ use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
 pub use types::{
-    Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome, ListFilter, ListPage, NewDirective, Org, OrgStatus,
-    StoredToken,
+    Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome,
+    ListFilter, ListPage, NewDirective, Org, OrgStatus, StoredToken,
 };
 
 /// Why the store could not answer. It never carries row contents.
@@ -53,7 +53,12 @@ pub trait IdentityStore: Send + Sync {
     /// The agents of an organisation, oldest first.
     async fn agents(&self, org: OrgId) -> Result<Vec<Agent>, StoreError>;
     /// Changes an agent's status.
-    async fn set_agent_status(&self, org: OrgId, id: AgentId, status: AgentStatus) -> Result<(), StoreError>;
+    async fn set_agent_status(
+        &self,
+        org: OrgId,
+        id: AgentId,
+        status: AgentStatus,
+    ) -> Result<(), StoreError>;
     /// Stores a token's digest and claims.
     async fn create_token(&self, token: StoredToken) -> Result<(), StoreError>;
     /// One token by its identifier (the public part of a PAT).
@@ -68,15 +73,32 @@ pub trait IdentityStore: Send + Sync {
 #[async_trait]
 pub trait DirectiveStore: Send + Sync {
     /// The active version of an agent's directive.
-    async fn active_directive(&self, org: OrgId, agent: AgentId) -> Result<Option<DirectiveVersion>, StoreError>;
+    async fn active_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<Option<DirectiveVersion>, StoreError>;
     /// Every version, newest first, the active one marked.
-    async fn directive_versions(&self, org: OrgId, agent: AgentId) -> Result<Vec<DirectiveVersion>, StoreError>;
+    async fn directive_versions(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<Vec<DirectiveVersion>, StoreError>;
     /// Appends the next version; it is not active until promoted.
     async fn add_directive(&self, directive: NewDirective) -> Result<DirectiveVersion, StoreError>;
     /// Makes `version` the active one and remembers the one it replaces.
-    async fn promote_directive(&self, org: OrgId, agent: AgentId, version: u32) -> Result<DirectiveVersion, StoreError>;
+    async fn promote_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        version: u32,
+    ) -> Result<DirectiveVersion, StoreError>;
     /// Makes the version that was active before the current one active again.
-    async fn rollback_directive(&self, org: OrgId, agent: AgentId) -> Result<DirectiveVersion, StoreError>;
+    async fn rollback_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<DirectiveVersion, StoreError>;
 }
 
 /// Memories.
@@ -85,21 +107,47 @@ pub trait MemoryStore: Send + Sync {
     /// Inserts memories in one transaction, in order: all of them or, after an error, none. A memory whose partition already holds an
     /// active row with the same content hash, also one earlier in the batch, is not inserted: that row's retrieval count and
     /// `updated_at` are bumped and its identifier returned. `Memory::revision` is set by the store; times are kept to the microsecond.
-    async fn insert_memories(&self, memories: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError>;
+    async fn insert_memories(
+        &self,
+        memories: Vec<Memory>,
+    ) -> Result<Vec<InsertOutcome>, StoreError>;
     /// The active memory of this partition with this content hash.
-    async fn memory_by_hash(&self, partition: &PartitionKey, hash: [u8; 32]) -> Result<Option<MemoryId>, StoreError>;
+    async fn memory_by_hash(
+        &self,
+        partition: &PartitionKey,
+        hash: [u8; 32],
+    ) -> Result<Option<MemoryId>, StoreError>;
     /// One memory if one of `partitions` holds it, whatever its status but `forgotten`.
-    async fn memory(&self, partitions: &[PartitionKey], id: MemoryId) -> Result<Option<Memory>, StoreError>;
+    async fn memory(
+        &self,
+        partitions: &[PartitionKey],
+        id: MemoryId,
+    ) -> Result<Option<Memory>, StoreError>;
     /// A page of memories of `partitions` together, newest first.
-    async fn list_memories(&self, partitions: &[PartitionKey], filter: ListFilter) -> Result<ListPage, StoreError>;
+    async fn list_memories(
+        &self,
+        partitions: &[PartitionKey],
+        filter: ListFilter,
+    ) -> Result<ListPage, StoreError>;
     /// Every active memory of a partition, oldest first, with vectors: what an index loads.
-    async fn partition_memories(&self, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError>;
+    async fn partition_memories(&self, partition: &PartitionKey)
+    -> Result<Vec<Memory>, StoreError>;
     /// Forgets one memory: content, labels, vector, metadata and source are erased, a tombstone with the hash stays. Returns the
     /// partition, or nothing when none of `partitions` holds it or it is forgotten already.
-    async fn forget_memory(&self, partitions: &[PartitionKey], id: MemoryId, at: jiff::Timestamp) -> Result<Option<PartitionKey>, StoreError>;
+    async fn forget_memory(
+        &self,
+        partitions: &[PartitionKey],
+        id: MemoryId,
+        at: jiff::Timestamp,
+    ) -> Result<Option<PartitionKey>, StoreError>;
     /// Counts a use of each memory that one of `partitions` holds. Best effort telemetry: it returns before anything is stored, is not
     /// fsynced and not in the change feed, and does not touch `updated_at`.
-    async fn bump_retrieved(&self, partitions: &[PartitionKey], ids: Vec<MemoryId>, at: jiff::Timestamp) -> Result<(), StoreError>;
+    async fn bump_retrieved(
+        &self,
+        partitions: &[PartitionKey],
+        ids: Vec<MemoryId>,
+        at: jiff::Timestamp,
+    ) -> Result<(), StoreError>;
     /// How many active memories a partition holds.
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;
 }

@@ -68,7 +68,10 @@ impl Database {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
-        let conn = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let conn = Connection::open_with_flags(
+            &self.path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
         conn.busy_timeout(self.busy_timeout)?;
         // Sorting must not spill memories into temporary files.
         conn.pragma_update(None, "temp_store", "MEMORY")?;

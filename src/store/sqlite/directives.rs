@@ -8,7 +8,9 @@ use super::error::constraint;
 use super::rows::{Columns, micros};
 use super::{SqliteStore, feed};
 use crate::ids::{AgentId, OrgId};
-use crate::store::{ChangeKind, DirectiveMode, DirectiveStore, DirectiveVersion, NewDirective, StoreError};
+use crate::store::{
+    ChangeKind, DirectiveMode, DirectiveStore, DirectiveVersion, NewDirective, StoreError,
+};
 
 /// The version on top of an agent's stack.
 const ACTIVE: &str = "(SELECT version FROM directive_activations WHERE org = ?1 AND agent = ?2 ORDER BY position DESC LIMIT 1)";
@@ -16,11 +18,19 @@ const COLUMNS: &str = "org, agent, version, content, mode, content_hash, created
 
 #[async_trait]
 impl DirectiveStore for SqliteStore {
-    async fn active_directive(&self, org: OrgId, agent: AgentId) -> Result<Option<DirectiveVersion>, StoreError> {
+    async fn active_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<Option<DirectiveVersion>, StoreError> {
         self.read(move |conn| active(conn, org, agent)).await
     }
 
-    async fn directive_versions(&self, org: OrgId, agent: AgentId) -> Result<Vec<DirectiveVersion>, StoreError> {
+    async fn directive_versions(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<Vec<DirectiveVersion>, StoreError> {
         self.read(move |conn| versions(conn, org, agent)).await
     }
 
@@ -28,47 +38,110 @@ impl DirectiveStore for SqliteStore {
         self.write(move |conn| add(conn, directive)).await
     }
 
-    async fn promote_directive(&self, org: OrgId, agent: AgentId, version: u32) -> Result<DirectiveVersion, StoreError> {
-        self.write(move |conn| promote(conn, org, agent, version)).await
+    async fn promote_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        version: u32,
+    ) -> Result<DirectiveVersion, StoreError> {
+        self.write(move |conn| promote(conn, org, agent, version))
+            .await
     }
 
-    async fn rollback_directive(&self, org: OrgId, agent: AgentId) -> Result<DirectiveVersion, StoreError> {
+    async fn rollback_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<DirectiveVersion, StoreError> {
         self.write(move |conn| rollback(conn, org, agent)).await
     }
 }
 
-fn active(conn: &Connection, org: OrgId, agent: AgentId) -> Result<Option<DirectiveVersion>, StoreError> {
-    let sql = format!("SELECT {COLUMNS}, TRUE FROM directives WHERE org = ?1 AND agent = ?2 AND version = {ACTIVE}");
+fn active(
+    conn: &Connection,
+    org: OrgId,
+    agent: AgentId,
+) -> Result<Option<DirectiveVersion>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, TRUE FROM directives WHERE org = ?1 AND agent = ?2 AND version = {ACTIVE}"
+    );
     let mut select = conn.prepare_cached(&sql)?;
-    select.query_row(params![org.as_bytes(), agent.as_bytes()], |row| Ok(directive(row))).optional()?.transpose()
+    select
+        .query_row(params![org.as_bytes(), agent.as_bytes()], |row| {
+            Ok(directive(row))
+        })
+        .optional()?
+        .transpose()
 }
 
-fn versions(conn: &Connection, org: OrgId, agent: AgentId) -> Result<Vec<DirectiveVersion>, StoreError> {
-    let sql = format!("SELECT {COLUMNS}, version IS {ACTIVE} FROM directives WHERE org = ?1 AND agent = ?2 ORDER BY version DESC");
+fn versions(
+    conn: &Connection,
+    org: OrgId,
+    agent: AgentId,
+) -> Result<Vec<DirectiveVersion>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, version IS {ACTIVE} FROM directives WHERE org = ?1 AND agent = ?2 ORDER BY version DESC"
+    );
     let mut select = conn.prepare_cached(&sql)?;
-    let rows = select.query_map(params![org.as_bytes(), agent.as_bytes()], |row| Ok(directive(row)))?;
+    let rows = select.query_map(params![org.as_bytes(), agent.as_bytes()], |row| {
+        Ok(directive(row))
+    })?;
     rows.map(|row| row?).collect()
 }
 
 fn add(conn: &Connection, new: NewDirective) -> Result<DirectiveVersion, StoreError> {
-    let NewDirective { org, agent, content, mode, created_at } = new;
+    let NewDirective {
+        org,
+        agent,
+        content,
+        mode,
+        created_at,
+    } = new;
     let next = "SELECT coalesce(max(version), 0) + 1 FROM directives WHERE org = ?1 AND agent = ?2";
-    let version: u32 = conn.prepare_cached(next)?.query_row(params![org.as_bytes(), agent.as_bytes()], |row| row.get(0))?;
+    let version: u32 = conn
+        .prepare_cached(next)?
+        .query_row(params![org.as_bytes(), agent.as_bytes()], |row| row.get(0))?;
     let content_hash: [u8; 32] = Sha256::digest(content.as_bytes()).into();
     let sql = format!("INSERT INTO directives ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
-    let values = params![org.as_bytes(), agent.as_bytes(), version, content, mode.as_str(), content_hash, micros(created_at)];
-    conn.prepare_cached(&sql)?.execute(values).map_err(|e| constraint(e, "directive version", "agent"))?;
+    let values = params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        version,
+        content,
+        mode.as_str(),
+        content_hash,
+        micros(created_at)
+    ];
+    conn.prepare_cached(&sql)?
+        .execute(values)
+        .map_err(|e| constraint(e, "directive version", "agent"))?;
     feed::append(conn, &ChangeKind::Directive(org, agent))?;
-    Ok(DirectiveVersion { org, agent, version, content, mode, content_hash, active: false, created_at })
+    Ok(DirectiveVersion {
+        org,
+        agent,
+        version,
+        content,
+        mode,
+        content_hash,
+        active: false,
+        created_at,
+    })
 }
 
-fn promote(conn: &Connection, org: OrgId, agent: AgentId, version: u32) -> Result<DirectiveVersion, StoreError> {
+fn promote(
+    conn: &Connection,
+    org: OrgId,
+    agent: AgentId,
+    version: u32,
+) -> Result<DirectiveVersion, StoreError> {
     // Promoting the active version again must not make a rollback return to that same version.
     if let Some(current) = active(conn, org, agent)?.filter(|current| current.version == version) {
         return Ok(current);
     }
     let sql = "INSERT INTO directive_activations (org, agent, version) VALUES (?1, ?2, ?3)";
-    let pushed = conn.prepare_cached(sql)?.execute(params![org.as_bytes(), agent.as_bytes(), version]);
+    let pushed =
+        conn.prepare_cached(sql)?
+            .execute(params![org.as_bytes(), agent.as_bytes(), version]);
     pushed.map_err(|e| constraint(e, "directive version", "directive version"))?;
     activated(conn, org, agent)
 }
@@ -76,13 +149,22 @@ fn promote(conn: &Connection, org: OrgId, agent: AgentId, version: u32) -> Resul
 fn rollback(conn: &Connection, org: OrgId, agent: AgentId) -> Result<DirectiveVersion, StoreError> {
     let top_two = "SELECT position FROM directive_activations WHERE org = ?1 AND agent = ?2 ORDER BY position DESC LIMIT 2";
     let mut select = conn.prepare_cached(top_two)?;
-    let positions = select.query_map(params![org.as_bytes(), agent.as_bytes()], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    let &[top, _] = positions.as_slice() else { return Err(StoreError::Missing("earlier active directive version")) };
-    conn.prepare_cached("DELETE FROM directive_activations WHERE position = ?1")?.execute([top])?;
+    let positions = select
+        .query_map(params![org.as_bytes(), agent.as_bytes()], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    let &[top, _] = positions.as_slice() else {
+        return Err(StoreError::Missing("earlier active directive version"));
+    };
+    conn.prepare_cached("DELETE FROM directive_activations WHERE position = ?1")?
+        .execute([top])?;
     activated(conn, org, agent)
 }
 
-fn activated(conn: &Connection, org: OrgId, agent: AgentId) -> Result<DirectiveVersion, StoreError> {
+fn activated(
+    conn: &Connection,
+    org: OrgId,
+    agent: AgentId,
+) -> Result<DirectiveVersion, StoreError> {
     feed::append(conn, &ChangeKind::Directive(org, agent))?;
     active(conn, org, agent)?.ok_or(StoreError::Damaged("directive"))
 }

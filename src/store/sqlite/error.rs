@@ -11,7 +11,9 @@ pub enum OpenError {
     #[error("the store's file cannot be opened: {0}")]
     File(#[from] std::io::Error),
     /// The file was written by a newer version.
-    #[error("the store has schema version {found} and this program knows versions up to {known}: use a newer one")]
+    #[error(
+        "the store has schema version {found} and this program knows versions up to {known}: use a newer one"
+    )]
     NewerSchema {
         /// The file's version.
         found: i64,
@@ -42,7 +44,10 @@ impl From<Error> for StoreError {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the engine's other codes have no better text than their number")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the engine's other codes have no better text than their number"
+)]
 fn reason(failure: ffi::Error) -> String {
     let text = match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => "another process holds the lock",
@@ -50,7 +55,9 @@ fn reason(failure: ffi::Error) -> String {
         ErrorCode::ReadOnly => "the database is read-only",
         ErrorCode::SystemIoFailure => "the disk reported an error",
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => "the file cannot be opened",
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => "the file is damaged or not a database",
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+            "the file is damaged or not a database"
+        }
         ErrorCode::OutOfMemory => "out of memory",
         _ => return format!("engine error {}", failure.extended_code),
     };
@@ -60,7 +67,9 @@ fn reason(failure: ffi::Error) -> String {
 /// Gives the constraints of one statement their meaning: `taken` when a key exists already, `missing` when the parent row does not.
 pub(super) fn constraint(error: Error, taken: &'static str, missing: &'static str) -> StoreError {
     match error.sqlite_error().map(|failure| failure.extended_code) {
-        Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_UNIQUE) => StoreError::Conflict(taken),
+        Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_UNIQUE) => {
+            StoreError::Conflict(taken)
+        }
         Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => StoreError::Missing(missing),
         _ => error.into(),
     }

@@ -22,18 +22,47 @@ pub(super) fn append(conn: &Connection, kind: &ChangeKind) -> Result<i64, StoreE
     let sql = "INSERT INTO changes (kind, org, agent, user, ref) VALUES (?1, ?2, ?3, ?4, ?5)";
     let mut insert = conn.prepare_cached(sql)?;
     let revision = match kind {
-        ChangeKind::Org(org) => insert.insert(params!["org", org.as_bytes(), None::<&[u8]>, None::<&str>, org.as_bytes()]),
-        ChangeKind::Agent(org, agent) => insert.insert(params!["agent", org.as_bytes(), agent.as_bytes(), None::<&str>, agent.as_bytes()]),
-        ChangeKind::Token(token) => insert.insert(params!["token", None::<&[u8]>, None::<&[u8]>, None::<&str>, token.as_bytes()]),
-        ChangeKind::Directive(org, agent) => insert.insert(params!["directive", org.as_bytes(), agent.as_bytes(), None::<&str>, agent.as_bytes()]),
-        ChangeKind::Memory(PartitionKey { org, agent, user }, id) => {
-            insert.insert(params!["memory", org.as_bytes(), agent.as_bytes(), user_column(user.as_ref()), id.as_bytes()])
-        }
+        ChangeKind::Org(org) => insert.insert(params![
+            "org",
+            org.as_bytes(),
+            None::<&[u8]>,
+            None::<&str>,
+            org.as_bytes()
+        ]),
+        ChangeKind::Agent(org, agent) => insert.insert(params![
+            "agent",
+            org.as_bytes(),
+            agent.as_bytes(),
+            None::<&str>,
+            agent.as_bytes()
+        ]),
+        ChangeKind::Token(token) => insert.insert(params![
+            "token",
+            None::<&[u8]>,
+            None::<&[u8]>,
+            None::<&str>,
+            token.as_bytes()
+        ]),
+        ChangeKind::Directive(org, agent) => insert.insert(params![
+            "directive",
+            org.as_bytes(),
+            agent.as_bytes(),
+            None::<&str>,
+            agent.as_bytes()
+        ]),
+        ChangeKind::Memory(PartitionKey { org, agent, user }, id) => insert.insert(params![
+            "memory",
+            org.as_bytes(),
+            agent.as_bytes(),
+            user_column(user.as_ref()),
+            id.as_bytes()
+        ]),
         // Read from the gaps of the feed, never written.
         ChangeKind::Everything => return Err(StoreError::Damaged("change")),
     }?;
     if revision % TRIM_EVERY == 0 {
-        conn.prepare_cached("DELETE FROM changes WHERE revision <= ?1")?.execute([revision - KEPT])?;
+        conn.prepare_cached("DELETE FROM changes WHERE revision <= ?1")?
+            .execute([revision - KEPT])?;
     }
     Ok(revision)
 }
@@ -49,7 +78,9 @@ impl Watch {
     pub(super) fn open(database: &Database) -> Result<Self, OpenError> {
         let conn = database.reader()?;
         let seen = data_version(&conn)?;
-        Ok(Self { state: Mutex::new(Some((conn, seen))) })
+        Ok(Self {
+            state: Mutex::new(Some((conn, seen))),
+        })
     }
 
     fn moved(&self) -> Result<bool, StoreError> {
@@ -66,7 +97,8 @@ impl Watch {
 
 /// Reads shared memory and, after a write elsewhere, one page: fast enough for an I/O thread.
 fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+    conn.prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))
 }
 
 #[async_trait]
@@ -76,7 +108,8 @@ impl ChangeFeed for SqliteStore {
     }
 
     async fn changes_after(&self, revision: i64, limit: usize) -> Result<Vec<Change>, StoreError> {
-        self.read(move |conn| changes_after(conn, revision, limit)).await
+        self.read(move |conn| changes_after(conn, revision, limit))
+            .await
     }
 
     async fn poll(&self) -> Result<bool, StoreError> {
@@ -94,19 +127,31 @@ impl ChangeFeed for SqliteStore {
 
 fn newest(conn: &Connection) -> Result<i64, StoreError> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'changes'";
-    let newest = conn.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+    let newest = conn
+        .prepare_cached(sql)?
+        .query_row([], |row| row.get(0))
+        .optional()?;
     Ok(newest.unwrap_or(0))
 }
 
-fn changes_after(conn: &Connection, revision: i64, limit: usize) -> Result<Vec<Change>, StoreError> {
+fn changes_after(
+    conn: &Connection,
+    revision: i64,
+    limit: usize,
+) -> Result<Vec<Change>, StoreError> {
     // One snapshot, so that nothing is trimmed between the look at both ends and the reading.
     let snapshot = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)?;
     let newest = newest(&snapshot)?;
-    let oldest: Option<i64> = snapshot.prepare_cached("SELECT min(revision) FROM changes")?.query_row([], |row| row.get(0))?;
+    let oldest: Option<i64> = snapshot
+        .prepare_cached("SELECT min(revision) FROM changes")?
+        .query_row([], |row| row.get(0))?;
     // Ahead of the store happens when an older copy of the file was put back under a running server.
     let gap = revision > newest || revision < oldest.map_or(newest, |first| first - 1);
     if gap {
-        return Ok(vec![Change { revision: newest, kind: ChangeKind::Everything }]);
+        return Ok(vec![Change {
+            revision: newest,
+            kind: ChangeKind::Everything,
+        }]);
     }
     let sql = "SELECT revision, kind, org, agent, user, ref FROM changes WHERE revision > ?1 ORDER BY revision LIMIT ?2";
     let mut select = snapshot.prepare_cached(sql)?;
@@ -130,7 +175,9 @@ fn change(mut columns: Columns<'_>) -> Result<Change, StoreError> {
         ("agent", Some(org), Some(agent)) => ChangeKind::Agent(org, agent),
         ("token", _, _) => ChangeKind::Token(TokenId::from_bytes(id)),
         ("directive", Some(org), Some(agent)) => ChangeKind::Directive(org, agent),
-        ("memory", Some(org), Some(agent)) => ChangeKind::Memory(PartitionKey { org, agent, user }, MemoryId::from_bytes(id)),
+        ("memory", Some(org), Some(agent)) => {
+            ChangeKind::Memory(PartitionKey { org, agent, user }, MemoryId::from_bytes(id))
+        }
         _ => return Err(columns.damaged()),
     };
     Ok(Change { revision, kind })

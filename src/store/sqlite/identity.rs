@@ -9,7 +9,9 @@ use super::rows::{Columns, micros};
 use super::{SqliteStore, feed};
 use crate::auth::Permissions;
 use crate::ids::{AgentId, OrgId, TokenId, UserId};
-use crate::store::{Agent, AgentStatus, ChangeKind, IdentityStore, Org, OrgStatus, StoreError, StoredToken};
+use crate::store::{
+    Agent, AgentStatus, ChangeKind, IdentityStore, Org, OrgStatus, StoreError, StoredToken,
+};
 
 #[async_trait]
 impl IdentityStore for SqliteStore {
@@ -19,7 +21,8 @@ impl IdentityStore for SqliteStore {
 
     async fn org(&self, id: OrgId) -> Result<Option<Org>, StoreError> {
         let sql = "SELECT id, name, status, created_at FROM orgs WHERE id = ?1";
-        self.read(move |conn| one(conn, sql, [id.as_bytes()], org)).await
+        self.read(move |conn| one(conn, sql, [id.as_bytes()], org))
+            .await
     }
 
     async fn orgs(&self) -> Result<Vec<Org>, StoreError> {
@@ -29,7 +32,16 @@ impl IdentityStore for SqliteStore {
 
     async fn set_org_status(&self, id: OrgId, status: OrgStatus) -> Result<(), StoreError> {
         let sql = "UPDATE orgs SET status = ?2 WHERE id = ?1";
-        self.write(move |conn| update(conn, sql, params![id.as_bytes(), status.as_str()], "organisation", &ChangeKind::Org(id))).await
+        self.write(move |conn| {
+            update(
+                conn,
+                sql,
+                params![id.as_bytes(), status.as_str()],
+                "organisation",
+                &ChangeKind::Org(id),
+            )
+        })
+        .await
     }
 
     async fn create_agent(&self, agent: Agent) -> Result<(), StoreError> {
@@ -38,18 +50,34 @@ impl IdentityStore for SqliteStore {
 
     async fn agent(&self, org: OrgId, id: AgentId) -> Result<Option<Agent>, StoreError> {
         let sql = "SELECT id, org, name, status, created_at FROM agents WHERE org = ?1 AND id = ?2";
-        self.read(move |conn| one(conn, sql, params![org.as_bytes(), id.as_bytes()], agent)).await
+        self.read(move |conn| one(conn, sql, params![org.as_bytes(), id.as_bytes()], agent))
+            .await
     }
 
     async fn agents(&self, org: OrgId) -> Result<Vec<Agent>, StoreError> {
         let sql = "SELECT id, org, name, status, created_at FROM agents WHERE org = ?1 ORDER BY created_at, id";
-        self.read(move |conn| all(conn, sql, [org.as_bytes()], agent)).await
+        self.read(move |conn| all(conn, sql, [org.as_bytes()], agent))
+            .await
     }
 
-    async fn set_agent_status(&self, org: OrgId, id: AgentId, status: AgentStatus) -> Result<(), StoreError> {
+    async fn set_agent_status(
+        &self,
+        org: OrgId,
+        id: AgentId,
+        status: AgentStatus,
+    ) -> Result<(), StoreError> {
         let sql = "UPDATE agents SET status = ?3 WHERE org = ?1 AND id = ?2";
         let change = ChangeKind::Agent(org, id);
-        self.write(move |conn| update(conn, sql, params![org.as_bytes(), id.as_bytes(), status.as_str()], "agent", &change)).await
+        self.write(move |conn| {
+            update(
+                conn,
+                sql,
+                params![org.as_bytes(), id.as_bytes(), status.as_str()],
+                "agent",
+                &change,
+            )
+        })
+        .await
     }
 
     async fn create_token(&self, token: StoredToken) -> Result<(), StoreError> {
@@ -58,32 +86,58 @@ impl IdentityStore for SqliteStore {
 
     async fn token(&self, id: TokenId) -> Result<Option<StoredToken>, StoreError> {
         let sql = "SELECT id, org, agent, user, name, permissions, digest, created_at, expires_at, revoked_at FROM tokens WHERE id = ?1";
-        self.read(move |conn| one(conn, sql, [id.as_bytes()], token)).await
+        self.read(move |conn| one(conn, sql, [id.as_bytes()], token))
+            .await
     }
 
     async fn tokens(&self, org: OrgId) -> Result<Vec<StoredToken>, StoreError> {
         let sql = "SELECT id, org, agent, user, name, permissions, digest, created_at, expires_at, revoked_at FROM tokens
                    WHERE org = ?1 ORDER BY created_at, id";
-        self.read(move |conn| all(conn, sql, [org.as_bytes()], token)).await
+        self.read(move |conn| all(conn, sql, [org.as_bytes()], token))
+            .await
     }
 
     async fn revoke_token(&self, id: TokenId, at: Timestamp) -> Result<(), StoreError> {
         let sql = "UPDATE tokens SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
-        self.write(move |conn| update(conn, sql, params![id.as_bytes(), micros(at)], "token", &ChangeKind::Token(id))).await
+        self.write(move |conn| {
+            update(
+                conn,
+                sql,
+                params![id.as_bytes(), micros(at)],
+                "token",
+                &ChangeKind::Token(id),
+            )
+        })
+        .await
     }
 }
 
 fn create_org(conn: &Connection, org: &Org) -> Result<(), StoreError> {
     let sql = "INSERT INTO orgs (id, name, status, created_at) VALUES (?1, ?2, ?3, ?4)";
-    let values = params![org.id.as_bytes(), org.name, org.status.as_str(), micros(org.created_at)];
-    conn.prepare_cached(sql)?.execute(values).map_err(|e| constraint(e, "organisation", "organisation"))?;
+    let values = params![
+        org.id.as_bytes(),
+        org.name,
+        org.status.as_str(),
+        micros(org.created_at)
+    ];
+    conn.prepare_cached(sql)?
+        .execute(values)
+        .map_err(|e| constraint(e, "organisation", "organisation"))?;
     feed::append(conn, &ChangeKind::Org(org.id)).map(|_| ())
 }
 
 fn create_agent(conn: &Connection, agent: &Agent) -> Result<(), StoreError> {
     let sql = "INSERT INTO agents (id, org, name, status, created_at) VALUES (?1, ?2, ?3, ?4, ?5)";
-    let values = params![agent.id.as_bytes(), agent.org.as_bytes(), agent.name, agent.status.as_str(), micros(agent.created_at)];
-    conn.prepare_cached(sql)?.execute(values).map_err(|e| constraint(e, "agent", "organisation"))?;
+    let values = params![
+        agent.id.as_bytes(),
+        agent.org.as_bytes(),
+        agent.name,
+        agent.status.as_str(),
+        micros(agent.created_at)
+    ];
+    conn.prepare_cached(sql)?
+        .execute(values)
+        .map_err(|e| constraint(e, "agent", "organisation"))?;
     feed::append(conn, &ChangeKind::Agent(agent.org, agent.id)).map(|_| ())
 }
 
@@ -102,13 +156,25 @@ fn create_token(conn: &Connection, token: &StoredToken) -> Result<(), StoreError
         token.expires_at.map(micros),
         token.revoked_at.map(micros),
     ];
-    let parent = if token.agent.is_some() { "agent" } else { "organisation" };
-    conn.prepare_cached(sql)?.execute(values).map_err(|e| constraint(e, "token", parent))?;
+    let parent = if token.agent.is_some() {
+        "agent"
+    } else {
+        "organisation"
+    };
+    conn.prepare_cached(sql)?
+        .execute(values)
+        .map_err(|e| constraint(e, "token", parent))?;
     feed::append(conn, &ChangeKind::Token(token.id)).map(|_| ())
 }
 
 /// Changes the one row that `sql` names, or says that there is no such `what`.
-fn update(conn: &Connection, sql: &str, values: impl Params, what: &'static str, change: &ChangeKind) -> Result<(), StoreError> {
+fn update(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    what: &'static str,
+    change: &ChangeKind,
+) -> Result<(), StoreError> {
     if conn.prepare_cached(sql)?.execute(values)? == 0 {
         return Err(StoreError::Missing(what));
     }
@@ -117,11 +183,24 @@ fn update(conn: &Connection, sql: &str, values: impl Params, what: &'static str,
 
 type Read<T> = fn(&Row<'_>) -> Result<T, StoreError>;
 
-fn one<T>(conn: &Connection, sql: &str, values: impl Params, read: Read<T>) -> Result<Option<T>, StoreError> {
-    conn.prepare_cached(sql)?.query_row(values, |row| Ok(read(row))).optional()?.transpose()
+fn one<T>(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: Read<T>,
+) -> Result<Option<T>, StoreError> {
+    conn.prepare_cached(sql)?
+        .query_row(values, |row| Ok(read(row)))
+        .optional()?
+        .transpose()
 }
 
-fn all<T>(conn: &Connection, sql: &str, values: impl Params, read: Read<T>) -> Result<Vec<T>, StoreError> {
+fn all<T>(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: Read<T>,
+) -> Result<Vec<T>, StoreError> {
     let mut select = conn.prepare_cached(sql)?;
     let rows = select.query_map(values, |row| Ok(read(row)))?;
     rows.map(|row| row?).collect()

@@ -36,5 +36,9 @@ fn version(conn: &Connection) -> rusqlite::Result<i64> {
 }
 
 fn is_empty(conn: &Connection) -> rusqlite::Result<bool> {
-    conn.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
+    conn.query_row(
+        "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
+        [],
+        |row| row.get(0),
+    )
 }

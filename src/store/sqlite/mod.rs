@@ -47,7 +47,8 @@ impl SqliteStore {
     /// # Errors
     /// When the file cannot be created or opened, belongs to another program, or was written by a newer version.
     pub fn open(path: &Path, settings: &StoreConfig) -> Result<Self, OpenError> {
-        let database = connect::Database::prepare(path, Duration::from_millis(settings.busy_timeout_ms))?;
+        let database =
+            connect::Database::prepare(path, Duration::from_millis(settings.busy_timeout_ms))?;
         Ok(Self {
             readers: readers::Readers::open(&database, settings.read_connections)?,
             watch: feed::Watch::open(&database)?,

@@ -26,9 +26,17 @@ struct Pool {
 impl Readers {
     pub(super) fn open(database: &Database, connections: usize) -> Result<Self, OpenError> {
         let connections = connections.max(1);
-        let idle = (0..connections).map(|_| database.reader()).collect::<Result<Vec<_>, _>>()?;
+        let idle = (0..connections)
+            .map(|_| database.reader())
+            .collect::<Result<Vec<_>, _>>()?;
         let permits = Arc::new(Semaphore::new(connections));
-        Ok(Self { pool: Arc::new(Pool { database: database.clone(), permits, idle: Mutex::new(idle) }) })
+        Ok(Self {
+            pool: Arc::new(Pool {
+                database: database.clone(),
+                permits,
+                idle: Mutex::new(idle),
+            }),
+        })
     }
 
     /// Runs `work` with a connection, once one is free.
@@ -37,7 +45,10 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let permit = Arc::clone(&self.pool.permits).acquire_owned().await.map_err(|_| closed())?;
+        let permit = Arc::clone(&self.pool.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| closed())?;
         let pool = Arc::clone(&self.pool);
         let read = move || {
             // Permit and connection travel with the work: a caller that goes away cannot lose either.
@@ -47,7 +58,9 @@ impl Readers {
             pool.give_back(conn);
             answer
         };
-        tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Unavailable("a read was broken off".to_owned()))?
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| StoreError::Unavailable("a read was broken off".to_owned()))?
     }
 
     /// Refuses further reads and closes the connections.

@@ -43,7 +43,10 @@ impl<'r> Columns<'r> {
     }
 
     /// A text column through `parse`.
-    pub(super) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub(super) fn parsed<T>(
+        &mut self,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, StoreError> {
         let text: Arc<str> = self.take()?;
         parse(&text).ok_or_else(|| self.damaged())
     }
@@ -55,7 +58,9 @@ impl<'r> Columns<'r> {
 
     pub(super) fn optional_time(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let micros: Option<i64> = self.take()?;
-        micros.map(|m| Timestamp::from_microsecond(m).map_err(|_| self.damaged())).transpose()
+        micros
+            .map(|m| Timestamp::from_microsecond(m).map_err(|_| self.damaged()))
+            .transpose()
     }
 
     /// A user column; NULL and '' are both "no user".

@@ -28,26 +28,43 @@ const HELD_COUNTS: usize = 4_096;
 /// Changed rows between two checkpoints: a few megabytes of write-ahead log.
 const CHECKPOINT_ROWS: u64 = 2_000;
 /// How long emptying the log may wait for readers; while it waits nothing is written.
-const SCRUB_WAIT: Duration = Duration::from_millis(100);
+const SCRUB_WAIT: Duration = Duration::from_millis(25);
 
 /// The handle that queues work for the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Mutex<Option<mpsc::Sender<Message>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    scrub: Arc<AtomicBool>,
+    scrub: Arc<Scrub>,
+}
+
+/// Whether the write-ahead log still holds a text that was forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Scrub {
+    /// The log is to be emptied after the current group.
+    due: AtomicBool,
+    /// A reader prevented it; the next [`Writer::retry_scrub`] makes it due again. Trying after every group would slow all writes for
+    /// as long as that reader goes on.
+    blocked: AtomicBool,
+}
+
+impl Scrub {
+    /// To be called by the job that forgets, so that it counts also when nobody waits for the job's answer any more.
+    pub(super) fn request(&self) {
+        self.due.store(true, Ordering::Release);
+    }
 }
 
 enum Message {
     Job(Box<dyn Job>),
     Retrieved(Vec<PartitionKey>, Vec<MemoryId>, Timestamp),
-    /// Nothing to write: an occasion to catch up on held back work.
+    /// Nothing to write: an occasion for what is done between groups.
     Nudge,
 }
 
 impl Writer {
     pub(super) fn start(database: &Database) -> Result<Self, OpenError> {
-        let scrub = Arc::new(AtomicBool::new(false));
+        let scrub = Arc::<Scrub>::default();
         let worker = Worker {
             conn: database.writer(Durability::Acknowledged)?,
             telemetry: database.writer(Durability::Telemetry)?,
@@ -58,8 +75,14 @@ impl Writer {
             checkpointed: 0,
         };
         let (queue, work) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new().name("ibex-store-writer".to_owned()).spawn(move || worker.run(work))?;
-        Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)), scrub })
+        let thread = std::thread::Builder::new()
+            .name("ibex-store-writer".to_owned())
+            .spawn(move || worker.run(work))?;
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            scrub,
+        })
     }
 
     /// Runs `work` in the next group and answers once it is durable. It runs also when the caller goes away after queueing it.
@@ -69,47 +92,64 @@ impl Writer {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let task = Task { work: Some(work), outcome: None, reply };
+        let task = Task {
+            work: Some(work),
+            outcome: None,
+            reply,
+        };
         // The sender is dropped before the wait, or a write that waits for its answer would keep `close` from ending the thread.
-        self.sender()?.send(Message::Job(Box::new(task))).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| StoreError::Unavailable("the writer stopped".to_owned()))?
+        self.sender()?
+            .send(Message::Job(Box::new(task)))
+            .await
+            .map_err(|_| closed())?;
+        answer
+            .await
+            .map_err(|_| StoreError::Unavailable("the writer stopped".to_owned()))?
     }
 
     /// Queues use counts. When the queue is full they are dropped rather than waited for.
-    pub(super) fn count_retrieved(&self, partitions: Vec<PartitionKey>, ids: Vec<MemoryId>, at: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn count_retrieved(
+        &self,
+        partitions: Vec<PartitionKey>,
+        ids: Vec<MemoryId>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let full = |_| StoreError::Unavailable("the write queue is full".to_owned());
-        self.sender()?.try_send(Message::Retrieved(partitions, ids, at)).map_err(full)
+        self.sender()?
+            .try_send(Message::Retrieved(partitions, ids, at))
+            .map_err(full)
     }
 
-    /// Asks for the write-ahead log to be emptied, now that a text in it was forgotten.
-    pub(super) fn request_scrub(&self) {
-        self.scrub.store(true, Ordering::Release);
-        self.nudge();
+    /// Where a job asks for the log to be emptied.
+    pub(super) fn scrub(&self) -> Arc<Scrub> {
+        Arc::clone(&self.scrub)
     }
 
     /// Tries again to empty the log when a reader prevented it.
     pub(super) fn retry_scrub(&self) {
-        if self.scrub.load(Ordering::Acquire) {
-            self.nudge();
-        }
-    }
-
-    fn nudge(&self) {
-        // A full queue is an occasion of its own, and a closed one was emptied on the way out.
-        if let Ok(queue) = self.sender() {
-            queue.try_send(Message::Nudge).ok();
+        if self.scrub.blocked.swap(false, Ordering::AcqRel) {
+            self.scrub.request();
+            // A full queue brings the thread there too, and a closed one was emptied on the way out.
+            if let Ok(queue) = self.sender() {
+                queue.try_send(Message::Nudge).ok();
+            }
         }
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.thread.lock().as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread
+            .lock()
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 
     /// Refuses further work, lets the thread finish what is queued, and waits for it. To be called from a thread that may block.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         drop(self.queue.lock().take());
         let thread = self.thread.lock().take();
-        thread.map_or(Ok(()), JoinHandle::join).map_err(|_| StoreError::Unavailable("the writer stopped".to_owned()))
+        thread
+            .map_or(Ok(()), JoinHandle::join)
+            .map_err(|_| StoreError::Unavailable("the writer stopped".to_owned()))
     }
 
     fn sender(&self) -> Result<mpsc::Sender<Message>, StoreError> {
@@ -135,7 +175,9 @@ where
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        let Some(work) = self.work.take() else { return Ok(()) };
+        let Some(work) = self.work.take() else {
+            return Ok(());
+        };
         let outcome = work(conn);
         let state = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
         self.outcome = Some(outcome);
@@ -165,8 +207,8 @@ struct Worker {
     busy_timeout: Duration,
     group: Vec<Box<dyn Job>>,
     counts: HashMap<(PartitionKey, MemoryId), Uses>,
-    scrub: Arc<AtomicBool>,
-    /// The connection's count of changed rows at the last checkpoint.
+    scrub: Arc<Scrub>,
+    /// Rows changed by both connections up to the last checkpoint.
     checkpointed: u64,
 }
 
@@ -179,24 +221,31 @@ impl Worker {
                 self.take(next);
             }
             self.commit_group();
-            if queue.is_empty() {
-                self.store_counts();
-                self.empty_log();
-            } else if self.counts.len() > HELD_COUNTS {
+            if queue.is_empty() || self.counts.len() > HELD_COUNTS {
                 self.store_counts();
             }
+            self.empty_log();
             self.checkpoint();
         }
         self.store_counts();
-        self.empty_log();
+        if self.scrub.blocked.load(Ordering::Acquire) {
+            self.scrub.request();
+            self.empty_log();
+        }
     }
 
     fn take(&mut self, message: Message) {
         match message {
             Message::Job(job) => self.group.push(job),
             Message::Retrieved(partitions, ids, at) => {
-                for key in partitions.iter().flat_map(|p| ids.iter().map(|id| (p.clone(), *id))) {
-                    let uses = self.counts.entry(key).or_insert(Uses { count: 0, last: at });
+                for key in partitions
+                    .iter()
+                    .flat_map(|p| ids.iter().map(|id| (p.clone(), *id)))
+                {
+                    let uses = self
+                        .counts
+                        .entry(key)
+                        .or_insert(Uses { count: 0, last: at });
                     uses.count = uses.count.saturating_add(1);
                     uses.last = uses.last.max(at);
                 }
@@ -210,7 +259,11 @@ impl Worker {
             return;
         }
         let mut group = std::mem::take(&mut self.group);
-        let fate = transaction(&self.conn, |conn| group.iter_mut().try_for_each(|job| in_savepoint(conn, job.as_mut())));
+        let fate = transaction(&self.conn, |conn| {
+            group
+                .iter_mut()
+                .try_for_each(|job| in_savepoint(conn, job.as_mut()))
+        });
         if let Err(error) = &fate {
             tracing::error!(%error, writes = group.len(), "a group of writes was not stored");
         }
@@ -225,43 +278,55 @@ impl Worker {
             return;
         }
         let counts = std::mem::take(&mut self.counts);
-        let stored = transaction(&self.telemetry, |conn| counts.iter().try_for_each(|((partition, id), uses)| store_uses(conn, partition, *id, *uses)));
+        let stored = transaction(&self.telemetry, |conn| {
+            counts
+                .iter()
+                .try_for_each(|((partition, id), uses)| store_uses(conn, partition, *id, *uses))
+        });
         if let Err(error) = stored {
             tracing::warn!(%error, memories = counts.len(), "use counts were not stored");
         }
     }
 
     fn checkpoint(&mut self) {
-        let changed = self.conn.total_changes();
+        let changed = self.conn.total_changes() + self.telemetry.total_changes();
         if changed.saturating_sub(self.checkpointed) < CHECKPOINT_ROWS {
             return;
         }
         self.checkpointed = changed;
-        if let Err(error) = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        if let Err(error) = self
+            .conn
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        {
             tracing::warn!(error = %StoreError::from(error), "the write-ahead log could not be checkpointed");
         }
     }
 
-    /// Moves the log into the file and cuts it to nothing, because its older frames still hold what was forgotten. A reader in an older
-    /// snapshot prevents it; the next occasion tries again, and the last connection to close the file removes the log anyway.
+    /// Moves the log into the file and cuts it to nothing when it is due, because its older frames still hold what was forgotten. A reader
+    /// in an older snapshot prevents it for a while; the last connection to close the file removes the log anyway.
     fn empty_log(&self) {
-        if !self.scrub.swap(false, Ordering::AcqRel) {
+        if !self.scrub.due.swap(false, Ordering::AcqRel) {
             return;
         }
         let truncate = || -> rusqlite::Result<bool> {
             self.conn.busy_timeout(SCRUB_WAIT)?;
-            let blocked = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+            let blocked = self
+                .conn
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
             self.conn.busy_timeout(self.busy_timeout)?;
             blocked
         };
         if truncate().unwrap_or(true) {
-            self.scrub.store(true, Ordering::Release);
+            self.scrub.blocked.store(true, Ordering::Release);
         }
     }
 }
 
 /// Runs `work` in one transaction that holds the write lock from its start; dropped without a commit it rolls back.
-fn transaction(conn: &Connection, work: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
+fn transaction(
+    conn: &Connection,
+    work: impl FnOnce(&Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     work(&transaction)?;
     Ok(transaction.commit()?)
@@ -282,11 +347,23 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> Result<(), StoreError> 
     Ok(())
 }
 
-fn store_uses(conn: &Connection, partition: &PartitionKey, id: MemoryId, uses: Uses) -> Result<(), StoreError> {
+fn store_uses(
+    conn: &Connection,
+    partition: &PartitionKey,
+    id: MemoryId,
+    uses: Uses,
+) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET retrieval_count = min(retrieval_count + ?5, 4294967295), retrieved_at = max(coalesce(retrieved_at, ?6), ?6)
                WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status <> 'forgotten'";
     let PartitionKey { org, agent, user } = partition;
     let user = user_column(user.as_ref());
-    conn.prepare_cached(sql)?.execute(params![org.as_bytes(), agent.as_bytes(), user, id.as_bytes(), uses.count, micros(uses.last)])?;
+    conn.prepare_cached(sql)?.execute(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        id.as_bytes(),
+        uses.count,
+        micros(uses.last)
+    ])?;
     Ok(())
 }

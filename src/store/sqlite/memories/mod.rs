@@ -17,40 +17,80 @@ use row::{COLUMNS, Reader};
 
 #[async_trait]
 impl MemoryStore for SqliteStore {
-    async fn insert_memories(&self, memories: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError> {
-        self.write(move |conn| memories.iter().map(|memory| insert(conn, memory)).collect()).await
+    async fn insert_memories(
+        &self,
+        memories: Vec<Memory>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        self.write(move |conn| memories.iter().map(|memory| insert(conn, memory)).collect())
+            .await
     }
 
-    async fn memory_by_hash(&self, partition: &PartitionKey, hash: [u8; 32]) -> Result<Option<MemoryId>, StoreError> {
+    async fn memory_by_hash(
+        &self,
+        partition: &PartitionKey,
+        hash: [u8; 32],
+    ) -> Result<Option<MemoryId>, StoreError> {
         let partition = partition.clone();
-        self.read(move |conn| by_hash(conn, &partition, &hash)).await
+        self.read(move |conn| by_hash(conn, &partition, &hash))
+            .await
     }
 
-    async fn memory(&self, partitions: &[PartitionKey], id: MemoryId) -> Result<Option<Memory>, StoreError> {
+    async fn memory(
+        &self,
+        partitions: &[PartitionKey],
+        id: MemoryId,
+    ) -> Result<Option<Memory>, StoreError> {
         let partitions = partitions.to_vec();
-        self.read(move |conn| partitions.iter().find_map(|p| by_id(conn, p, id).transpose()).transpose()).await
+        self.read(move |conn| {
+            partitions
+                .iter()
+                .find_map(|p| by_id(conn, p, id).transpose())
+                .transpose()
+        })
+        .await
     }
 
-    async fn list_memories(&self, partitions: &[PartitionKey], filter: ListFilter) -> Result<ListPage, StoreError> {
+    async fn list_memories(
+        &self,
+        partitions: &[PartitionKey],
+        filter: ListFilter,
+    ) -> Result<ListPage, StoreError> {
         let partitions = partitions.to_vec();
-        self.read(move |conn| list(conn, &partitions, &filter)).await
+        self.read(move |conn| list(conn, &partitions, &filter))
+            .await
     }
 
-    async fn partition_memories(&self, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError> {
+    async fn partition_memories(
+        &self,
+        partition: &PartitionKey,
+    ) -> Result<Vec<Memory>, StoreError> {
         let partition = partition.clone();
         self.read(move |conn| active(conn, &partition)).await
     }
 
-    async fn forget_memory(&self, partitions: &[PartitionKey], id: MemoryId, at: Timestamp) -> Result<Option<PartitionKey>, StoreError> {
-        let partitions = partitions.to_vec();
-        let forgotten = self.write(move |conn| forget_in(conn, partitions, id, at)).await?;
-        if forgotten.is_some() {
-            self.writer.request_scrub();
-        }
-        Ok(forgotten)
+    async fn forget_memory(
+        &self,
+        partitions: &[PartitionKey],
+        id: MemoryId,
+        at: Timestamp,
+    ) -> Result<Option<PartitionKey>, StoreError> {
+        let (partitions, scrub) = (partitions.to_vec(), self.writer.scrub());
+        let work = move |conn: &Connection| {
+            let forgotten = forget_in(conn, partitions, id, at)?;
+            if forgotten.is_some() {
+                scrub.request();
+            }
+            Ok(forgotten)
+        };
+        self.write(work).await
     }
 
-    async fn bump_retrieved(&self, partitions: &[PartitionKey], ids: Vec<MemoryId>, at: Timestamp) -> Result<(), StoreError> {
+    async fn bump_retrieved(
+        &self,
+        partitions: &[PartitionKey],
+        ids: Vec<MemoryId>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.writer.count_retrieved(partitions.to_vec(), ids, at)
     }
 
@@ -66,40 +106,95 @@ fn insert(conn: &Connection, memory: &Memory) -> Result<InsertOutcome, StoreErro
         written_again(conn, &memory.partition, existing, memory.created_at)?;
         return Ok(InsertOutcome::Duplicate { existing });
     }
-    let revision = feed::append(conn, &ChangeKind::Memory(memory.partition.clone(), memory.id))?;
+    let revision = feed::append(
+        conn,
+        &ChangeKind::Memory(memory.partition.clone(), memory.id),
+    )?;
     row::insert(conn, memory, revision).map_err(|e| constraint(e, "memory", "agent"))?;
     Ok(InsertOutcome::Inserted { revision })
 }
 
-fn written_again(conn: &Connection, partition: &PartitionKey, id: MemoryId, at: Timestamp) -> Result<(), StoreError> {
+fn written_again(
+    conn: &Connection,
+    partition: &PartitionKey,
+    id: MemoryId,
+    at: Timestamp,
+) -> Result<(), StoreError> {
     let revision = feed::append(conn, &ChangeKind::Memory(partition.clone(), id))?;
     let sql = "UPDATE memories SET retrieval_count = min(retrieval_count + 1, 4294967295), revision = ?5,
                       updated_at = max(updated_at, ?6), retrieved_at = max(coalesce(retrieved_at, ?6), ?6)
                WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
-    conn.prepare_cached(sql)?.execute(params![org.as_bytes(), agent.as_bytes(), user, id.as_bytes(), revision, micros(at)])?;
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
+    conn.prepare_cached(sql)?.execute(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        id.as_bytes(),
+        revision,
+        micros(at)
+    ])?;
     Ok(())
 }
 
-fn by_hash(conn: &Connection, partition: &PartitionKey, hash: &[u8; 32]) -> Result<Option<MemoryId>, StoreError> {
+fn by_hash(
+    conn: &Connection,
+    partition: &PartitionKey,
+    hash: &[u8; 32],
+) -> Result<Option<MemoryId>, StoreError> {
     let sql = "SELECT id FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND content_hash = ?4 AND status = 'active'";
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
     let mut select = conn.prepare_cached(sql)?;
-    let id = select.query_row(params![org.as_bytes(), agent.as_bytes(), user, hash], |row| row.get(0)).optional()?;
+    let id = select
+        .query_row(
+            params![org.as_bytes(), agent.as_bytes(), user, hash],
+            |row| row.get(0),
+        )
+        .optional()?;
     Ok(id.map(MemoryId::from_bytes))
 }
 
-fn by_id(conn: &Connection, partition: &PartitionKey, id: MemoryId) -> Result<Option<Memory>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status <> 'forgotten'");
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
+fn by_id(
+    conn: &Connection,
+    partition: &PartitionKey,
+    id: MemoryId,
+) -> Result<Option<Memory>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status <> 'forgotten'"
+    );
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
     let mut select = conn.prepare_cached(&sql)?;
-    let mut rows = select.query(params![org.as_bytes(), agent.as_bytes(), user, id.as_bytes()])?;
-    rows.next()?.map(|row| Reader::default().memory(row)).transpose()
+    let mut rows = select.query(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        id.as_bytes()
+    ])?;
+    rows.next()?
+        .map(|row| Reader::default().memory(row))
+        .transpose()
 }
 
 fn active(conn: &Connection, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND status = 'active' ORDER BY id");
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
+    let sql = format!(
+        "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND status = 'active' ORDER BY id"
+    );
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
     let mut select = conn.prepare_cached(&sql)?;
     let mut rows = select.query(params![org.as_bytes(), agent.as_bytes(), user])?;
     let mut reader = Reader::default();
@@ -112,13 +207,25 @@ fn active(conn: &Connection, partition: &PartitionKey) -> Result<Vec<Memory>, St
 
 fn count(conn: &Connection, partition: &PartitionKey) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND status = 'active'";
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
-    let count: i64 = conn.prepare_cached(sql)?.query_row(params![org.as_bytes(), agent.as_bytes(), user], |row| row.get(0))?;
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
+    let count: i64 = conn
+        .prepare_cached(sql)?
+        .query_row(params![org.as_bytes(), agent.as_bytes(), user], |row| {
+            row.get(0)
+        })?;
     Ok(count.cast_unsigned())
 }
 
 /// The newest rows of each partition, merged: identifiers are time-ordered, so they sort like the creation times.
-fn list(conn: &Connection, partitions: &[PartitionKey], filter: &ListFilter) -> Result<ListPage, StoreError> {
+fn list(
+    conn: &Connection,
+    partitions: &[PartitionKey],
+    filter: &ListFilter,
+) -> Result<ListPage, StoreError> {
     let mut memories = Vec::new();
     for partition in partitions {
         page_of(conn, partition, filter, &mut memories)?;
@@ -131,20 +238,39 @@ fn list(conn: &Connection, partitions: &[PartitionKey], filter: &ListFilter) -> 
 }
 
 /// Adds one row more than the page holds, which tells whether another page follows.
-fn page_of(conn: &Connection, partition: &PartitionKey, filter: &ListFilter, memories: &mut Vec<Memory>) -> Result<(), StoreError> {
+fn page_of(
+    conn: &Connection,
+    partition: &PartitionKey,
+    filter: &ListFilter,
+    memories: &mut Vec<Memory>,
+) -> Result<(), StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id < ?4
             AND CASE WHEN ?5 IS NULL THEN status <> 'forgotten' ELSE status = ?5 END AND (?6 IS NULL OR instr(labels, ?6) > 0)
          ORDER BY id DESC LIMIT ?7"
     );
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
     // Above every identifier, so that the first page needs no statement of its own.
     let after = filter.after.map_or([0xff; 16], |id| *id.as_bytes());
     let status = filter.status.map(Status::as_str);
     let label = filter.category.map(row::label_needle);
-    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX).saturating_add(1);
+    let limit = i64::try_from(filter.limit)
+        .unwrap_or(i64::MAX)
+        .saturating_add(1);
     let mut select = conn.prepare_cached(&sql)?;
-    let mut rows = select.query(params![org.as_bytes(), agent.as_bytes(), user, after, status, label, limit])?;
+    let mut rows = select.query(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        after,
+        status,
+        label,
+        limit
+    ])?;
     let mut reader = Reader::default();
     while let Some(row) = rows.next()? {
         memories.push(reader.memory(row)?);
@@ -152,7 +278,12 @@ fn page_of(conn: &Connection, partition: &PartitionKey, filter: &ListFilter, mem
     Ok(())
 }
 
-fn forget_in(conn: &Connection, partitions: Vec<PartitionKey>, id: MemoryId, at: Timestamp) -> Result<Option<PartitionKey>, StoreError> {
+fn forget_in(
+    conn: &Connection,
+    partitions: Vec<PartitionKey>,
+    id: MemoryId,
+    at: Timestamp,
+) -> Result<Option<PartitionKey>, StoreError> {
     for partition in partitions {
         if forget(conn, &partition, id, at)? {
             return Ok(Some(partition));
@@ -162,18 +293,40 @@ fn forget_in(conn: &Connection, partitions: Vec<PartitionKey>, id: MemoryId, at:
 }
 
 /// Empties every column that could hold a text of the writer's. Partition, hash and revision stay: the tombstone.
-fn forget(conn: &Connection, partition: &PartitionKey, id: MemoryId, at: Timestamp) -> Result<bool, StoreError> {
+fn forget(
+    conn: &Connection,
+    partition: &PartitionKey,
+    id: MemoryId,
+    at: Timestamp,
+) -> Result<bool, StoreError> {
     let sql = "UPDATE memories SET content = '', labels = '[]', valid_until = NULL, observed_at = NULL, source_kind = '',
                       source_session = NULL, source_turn = NULL, metadata = NULL, pinned = FALSE, status = 'forgotten', updated_at = ?5,
                       embedding_model = NULL, embedding = NULL, tokens_o200k = 0, tokens_cl100k = 0, tokens_claude = 0, tokens_unknown = 0
                WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status <> 'forgotten'";
-    let (org, agent, user) = (partition.org, partition.agent, user_column(partition.user.as_ref()));
-    let erased = conn.prepare_cached(sql)?.execute(params![org.as_bytes(), agent.as_bytes(), user, id.as_bytes(), micros(at)])?;
+    let (org, agent, user) = (
+        partition.org,
+        partition.agent,
+        user_column(partition.user.as_ref()),
+    );
+    let erased = conn.prepare_cached(sql)?.execute(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        id.as_bytes(),
+        micros(at)
+    ])?;
     if erased == 0 {
         return Ok(false);
     }
     let revision = feed::append(conn, &ChangeKind::Memory(partition.clone(), id))?;
-    let sql = "UPDATE memories SET revision = ?5 WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
-    conn.prepare_cached(sql)?.execute(params![org.as_bytes(), agent.as_bytes(), user, id.as_bytes(), revision])?;
+    let sql =
+        "UPDATE memories SET revision = ?5 WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
+    conn.prepare_cached(sql)?.execute(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        id.as_bytes(),
+        revision
+    ])?;
     Ok(true)
 }

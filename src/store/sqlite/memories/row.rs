@@ -16,7 +16,12 @@ pub(super) const COLUMNS: &str = "id, org, agent, user, content, labels, confide
      source_kind, source_session, source_turn, metadata, pinned, status, revision, content_hash, retrieval_count, votes_useful, \
      votes_not_useful, created_at, updated_at, embedding_model, embedding, tokens_o200k, tokens_cl100k, tokens_claude, tokens_unknown";
 
-const STATUSES: [Status; 4] = [Status::Active, Status::Superseded, Status::Quarantined, Status::Forgotten];
+const STATUSES: [Status; 4] = [
+    Status::Active,
+    Status::Superseded,
+    Status::Quarantined,
+    Status::Forgotten,
+];
 
 /// Inserts `memory` at `revision`, whatever revision it carries itself.
 pub(super) fn insert(conn: &Connection, memory: &Memory, revision: i64) -> rusqlite::Result<()> {
@@ -24,7 +29,13 @@ pub(super) fn insert(conn: &Connection, memory: &Memory, revision: i64) -> rusql
         "INSERT INTO memories ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
          ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)"
     );
-    let Memory { partition, source, tokens, embedding, .. } = memory;
+    let Memory {
+        partition,
+        source,
+        tokens,
+        embedding,
+        ..
+    } = memory;
     conn.prepare_cached(&sql)?.execute(params![
         memory.id.as_bytes(),
         partition.org.as_bytes(),
@@ -81,10 +92,15 @@ impl Reader {
             valid_from: columns.time()?,
             valid_until: columns.optional_time()?,
             observed_at: columns.optional_time()?,
-            source: Source { kind: columns.take()?, session: columns.take()?, turn: columns.take()? },
+            source: Source {
+                kind: columns.take()?,
+                session: columns.take()?,
+                turn: columns.take()?,
+            },
             metadata: metadata(&mut columns)?,
             pinned: columns.take()?,
-            status: columns.parsed(|text| STATUSES.into_iter().find(|status| status.as_str() == text))?,
+            status: columns
+                .parsed(|text| STATUSES.into_iter().find(|status| status.as_str() == text))?,
             revision: columns.take()?,
             content_hash: columns.take()?,
             retrieval_count: columns.take()?,
@@ -105,7 +121,9 @@ impl Reader {
     fn embedding(&mut self, columns: &mut Columns<'_>) -> Result<Option<Embedding>, StoreError> {
         let model: Option<Arc<str>> = columns.take()?;
         let bytes: Option<Vec<u8>> = columns.take()?;
-        let (Some(model), Some(bytes)) = (model, bytes) else { return Ok(None) };
+        let (Some(model), Some(bytes)) = (model, bytes) else {
+            return Ok(None);
+        };
         let vector = vector(&bytes).ok_or_else(|| columns.damaged())?;
         let model = self.model.take_if(|last| **last == *model).unwrap_or(model);
         self.model = Some(Arc::clone(&model));
@@ -115,7 +133,10 @@ impl Reader {
 
 fn metadata(columns: &mut Columns<'_>) -> Result<Option<Arc<RawValue>>, StoreError> {
     let text: Option<String> = columns.take()?;
-    let json = text.map(RawValue::from_string).transpose().map_err(|_| columns.damaged())?;
+    let json = text
+        .map(RawValue::from_string)
+        .transpose()
+        .map_err(|_| columns.damaged())?;
     Ok(json.map(Arc::from))
 }
 
@@ -136,5 +157,6 @@ fn vector_bytes(vector: &[f32]) -> Vec<u8> {
 
 fn vector(bytes: &[u8]) -> Option<Arc<[f32]>> {
     let (numbers, rest) = bytes.as_chunks::<4>();
-    rest.is_empty().then(|| numbers.iter().map(|x| f32::from_le_bytes(*x)).collect())
+    rest.is_empty()
+        .then(|| numbers.iter().map(|x| f32::from_le_bytes(*x)).collect())
 }

@@ -5,13 +5,31 @@ use crate::ids::{AgentId, OrgId};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{DirectiveMode, DirectiveStore, NewDirective, StoreError};
 
-async fn add(store: &SqliteStore, org: OrgId, agent: AgentId, content: &str) -> Result<u32, StoreError> {
-    let new = NewDirective { org, agent, content: content.into(), mode: DirectiveMode::UserPrepend, created_at: time(1) };
-    store.add_directive(new).await.map(|directive| directive.version)
+async fn add(
+    store: &SqliteStore,
+    org: OrgId,
+    agent: AgentId,
+    content: &str,
+) -> Result<u32, StoreError> {
+    let new = NewDirective {
+        org,
+        agent,
+        content: content.into(),
+        mode: DirectiveMode::UserPrepend,
+        created_at: time(1),
+    };
+    store
+        .add_directive(new)
+        .await
+        .map(|directive| directive.version)
 }
 
 async fn active(store: &SqliteStore, org: OrgId, agent: AgentId) -> Option<u32> {
-    store.active_directive(org, agent).await.unwrap().map(|directive| directive.version)
+    store
+        .active_directive(org, agent)
+        .await
+        .unwrap()
+        .map(|directive| directive.version)
 }
 
 #[tokio::test]
@@ -26,10 +44,22 @@ async fn versions_count_up_per_agent_and_wait_for_promotion() {
     assert_eq!(active(&store, org, agent).await, None);
     let promoted = store.promote_directive(org, agent, 1).await.unwrap();
     assert!(promoted.active);
-    assert_eq!((&*promoted.content, promoted.mode), ("one", DirectiveMode::UserPrepend));
-    assert_eq!(promoted.content_hash, <[u8; 32]>::from(Sha256::digest("one")));
+    assert_eq!(
+        (&*promoted.content, promoted.mode),
+        ("one", DirectiveMode::UserPrepend)
+    );
+    assert_eq!(
+        promoted.content_hash,
+        <[u8; 32]>::from(Sha256::digest("one"))
+    );
     let versions = store.directive_versions(org, agent).await.unwrap();
-    assert_eq!(versions.iter().map(|v| (v.version, v.active)).collect::<Vec<_>>(), [(2, false), (1, true)]);
+    assert_eq!(
+        versions
+            .iter()
+            .map(|v| (v.version, v.active))
+            .collect::<Vec<_>>(),
+        [(2, false), (1, true)]
+    );
     assert_eq!(active(&store, org, other).await, None);
 }
 
@@ -45,10 +75,24 @@ async fn rollback_returns_to_what_was_active_before() {
     for version in [1, 3, 3, 2] {
         store.promote_directive(org, agent, version).await.unwrap();
     }
-    assert_eq!(store.rollback_directive(org, agent).await.unwrap().version, 3);
-    assert_eq!(store.rollback_directive(org, agent).await.unwrap().version, 1, "a repeated promotion counts once");
-    assert!(matches!(store.rollback_directive(org, agent).await, Err(StoreError::Missing(_))));
-    assert_eq!(active(&store, org, agent).await, Some(1), "a refused rollback changes nothing");
+    assert_eq!(
+        store.rollback_directive(org, agent).await.unwrap().version,
+        3
+    );
+    assert_eq!(
+        store.rollback_directive(org, agent).await.unwrap().version,
+        1,
+        "a repeated promotion counts once"
+    );
+    assert!(matches!(
+        store.rollback_directive(org, agent).await,
+        Err(StoreError::Missing(_))
+    ));
+    assert_eq!(
+        active(&store, org, agent).await,
+        Some(1),
+        "a refused rollback changes nothing"
+    );
     assert_eq!(store.directive_versions(org, agent).await.unwrap().len(), 3);
 }
 
@@ -60,12 +104,30 @@ async fn unknown_versions_and_foreign_agents_are_refused() {
     let agent = new_agent(&store, org).await;
     add(&store, org, agent, "one").await.unwrap();
     store.promote_directive(org, agent, 1).await.unwrap();
-    assert!(matches!(store.promote_directive(org, agent, 2).await, Err(StoreError::Missing("directive version"))));
-    assert!(matches!(store.promote_directive(foreign, agent, 1).await, Err(StoreError::Missing("directive version"))));
-    assert!(matches!(add(&store, foreign, agent, "x").await, Err(StoreError::Missing("agent"))));
+    assert!(matches!(
+        store.promote_directive(org, agent, 2).await,
+        Err(StoreError::Missing("directive version"))
+    ));
+    assert!(matches!(
+        store.promote_directive(foreign, agent, 1).await,
+        Err(StoreError::Missing("directive version"))
+    ));
+    assert!(matches!(
+        add(&store, foreign, agent, "x").await,
+        Err(StoreError::Missing("agent"))
+    ));
     assert_eq!(active(&store, foreign, agent).await, None);
-    assert!(store.directive_versions(foreign, agent).await.unwrap().is_empty());
-    assert!(matches!(store.rollback_directive(org, agent).await, Err(StoreError::Missing(_))));
+    assert!(
+        store
+            .directive_versions(foreign, agent)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(matches!(
+        store.rollback_directive(org, agent).await,
+        Err(StoreError::Missing(_))
+    ));
 }
 
 #[tokio::test]

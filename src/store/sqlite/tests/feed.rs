@@ -1,13 +1,22 @@
 use super::{Files, memory, new_agent, new_org, new_partition, of_user, time};
-use crate::auth::Permissions;
 use crate::ids::TokenId;
 use crate::store::{
-    AgentStatus, Change, ChangeFeed, ChangeKind, DirectiveMode, DirectiveStore, IdentityStore, InsertOutcome, MemoryStore, NewDirective, OrgStatus,
-    StoredToken,
+    AgentStatus, Change, ChangeFeed, ChangeKind, DirectiveMode, DirectiveStore, IdentityStore,
+    InsertOutcome, MemoryStore, NewDirective, OrgStatus, StoredToken,
 };
 
+/// The changes of `kinds` when they are the newest ones, the last of them at `newest`.
+fn numbered(newest: i64, kinds: Vec<ChangeKind>) -> Vec<Change> {
+    let first = newest + 1 - i64::try_from(kinds.len()).unwrap();
+    kinds
+        .into_iter()
+        .zip(first..)
+        .map(|(kind, revision)| Change { revision, kind })
+        .collect()
+}
+
 #[tokio::test]
-async fn every_write_has_one_entry_and_one_revision() {
+async fn writes_of_identities_have_one_entry_each() {
     let files = Files::new();
     let store = files.open();
     assert_eq!(store.revision().await.unwrap(), 0);
@@ -15,39 +24,68 @@ async fn every_write_has_one_entry_and_one_revision() {
     let org = new_org(&store).await;
     let agent = new_agent(&store, org).await;
     store.set_org_status(org, OrgStatus::Active).await.unwrap();
-    store.set_agent_status(org, agent, AgentStatus::Active).await.unwrap();
+    store
+        .set_agent_status(org, agent, AgentStatus::Active)
+        .await
+        .unwrap();
     let id = TokenId::new();
-    let (permissions, created_at) = (Permissions::NONE, time(0));
-    let name = String::new();
-    let token = StoredToken { id, org, agent: None, user: None, name, permissions, digest: [0; 32], created_at, expires_at: None, revoked_at: None };
-    store.create_token(token).await.unwrap();
+    store
+        .create_token(StoredToken {
+            id,
+            ..super::token(org, None)
+        })
+        .await
+        .unwrap();
     store.revoke_token(id, time(1)).await.unwrap();
-    store.add_directive(NewDirective { org, agent, content: "x".into(), mode: DirectiveMode::SystemFirst, created_at }).await.unwrap();
-    store.promote_directive(org, agent, 1).await.unwrap();
-    let partition = of_user(&crate::memory::PartitionKey { org, agent, user: None }, "ann");
-    let stored = memory(&partition, "tea");
-    let outcomes = store.insert_memories(vec![stored.clone(), memory(&partition, "tea")]).await.unwrap();
-    assert_eq!(outcomes[0], InsertOutcome::Inserted { revision: 9 });
-    store.forget_memory(std::slice::from_ref(&partition), stored.id, time(1)).await.unwrap();
+    let (org, agent, token) = (
+        ChangeKind::Org(org),
+        ChangeKind::Agent(org, agent),
+        ChangeKind::Token(id),
+    );
+    let expected = vec![org.clone(), agent.clone(), org, agent, token.clone(), token];
+    let expected = numbered(6, expected);
+    assert_eq!(store.changes_after(0, 100).await.unwrap(), expected);
+    assert_eq!(store.changes_after(3, 2).await.unwrap(), expected[3..5]);
+    assert_eq!(store.revision().await.unwrap(), 6);
+}
 
+#[tokio::test]
+async fn writes_of_directives_and_memories_have_one_entry_each() {
+    let files = Files::new();
+    let store = files.open();
+    let partition = of_user(&new_partition(&store).await, "ann");
+    let (org, agent) = (partition.org, partition.agent);
+    let mode = DirectiveMode::SystemFirst;
+    let new = NewDirective {
+        org,
+        agent,
+        content: "x".into(),
+        mode,
+        created_at: time(0),
+    };
+    store.add_directive(new).await.unwrap();
+    store.promote_directive(org, agent, 1).await.unwrap();
+    let stored = memory(&partition, "tea");
+    let batch = vec![stored.clone(), memory(&partition, "tea")];
+    let outcomes = store.insert_memories(batch).await.unwrap();
+    assert_eq!(outcomes[0], InsertOutcome::Inserted { revision: 5 });
+    store
+        .forget_memory(std::slice::from_ref(&partition), stored.id, time(1))
+        .await
+        .unwrap();
+    let directive = ChangeKind::Directive(org, agent);
     let changed = ChangeKind::Memory(partition, stored.id);
-    let expected = [
-        ChangeKind::Org(org),
-        ChangeKind::Agent(org, agent),
-        ChangeKind::Org(org),
-        ChangeKind::Agent(org, agent),
-        ChangeKind::Token(id),
-        ChangeKind::Token(id),
-        ChangeKind::Directive(org, agent),
-        ChangeKind::Directive(org, agent),
+    let expected = vec![
+        directive.clone(),
+        directive,
         changed.clone(),
         changed.clone(),
         changed,
     ];
-    let expected: Vec<_> = expected.into_iter().zip(1..).map(|(kind, revision)| Change { revision, kind }).collect();
-    assert_eq!(store.changes_after(0, 100).await.unwrap(), expected);
-    assert_eq!(store.changes_after(3, 2).await.unwrap(), expected[3..5]);
-    assert_eq!(store.revision().await.unwrap(), 11);
+    assert_eq!(
+        store.changes_after(2, 100).await.unwrap(),
+        numbered(7, expected)
+    );
 }
 
 #[tokio::test]
@@ -57,7 +95,10 @@ async fn a_refused_write_leaves_no_entry() {
     let org = new_org(&store).await;
     let taken = store.org(org).await.unwrap().unwrap();
     store.create_org(taken).await.unwrap_err();
-    store.set_org_status(crate::ids::OrgId::new(), OrgStatus::Active).await.unwrap_err();
+    store
+        .set_org_status(crate::ids::OrgId::new(), OrgStatus::Active)
+        .await
+        .unwrap_err();
     assert_eq!(store.revision().await.unwrap(), 1);
     new_org(&store).await;
     assert_eq!(store.revision().await.unwrap(), 2);
@@ -76,7 +117,13 @@ async fn another_handle_hears_of_a_write_once() {
     cli.insert_memories(vec![stored.clone()]).await.unwrap();
     assert!(server.poll().await.unwrap());
     let kind = ChangeKind::Memory(partition, stored.id);
-    assert_eq!(server.changes_after(known, 10).await.unwrap(), [Change { revision: known + 1, kind }]);
+    assert_eq!(
+        server.changes_after(known, 10).await.unwrap(),
+        [Change {
+            revision: known + 1,
+            kind
+        }]
+    );
     new_org(&server).await;
     assert!(server.poll().await.unwrap(), "own writes count too");
 }
@@ -88,13 +135,29 @@ async fn a_reader_that_fell_behind_the_feed_is_told_to_start_anew() {
     new_org(&store).await;
     new_org(&store).await;
     // As if very many writes had happened: the next one is the 250,000th, at which old entries are removed.
-    files.raw().execute("UPDATE sqlite_sequence SET seq = 249999 WHERE name = 'changes'", []).unwrap();
+    files
+        .raw()
+        .execute(
+            "UPDATE sqlite_sequence SET seq = 249999 WHERE name = 'changes'",
+            [],
+        )
+        .unwrap();
     let org = new_org(&store).await;
-    let last = Change { revision: 250_000, kind: ChangeKind::Org(org) };
-    let anew = [Change { revision: 250_000, kind: ChangeKind::Everything }];
+    let last = Change {
+        revision: 250_000,
+        kind: ChangeKind::Org(org),
+    };
+    let anew = [Change {
+        revision: 250_000,
+        kind: ChangeKind::Everything,
+    }];
     assert_eq!(store.changes_after(0, 10).await.unwrap(), anew);
     assert_eq!(store.changes_after(249_998, 10).await.unwrap(), anew);
     assert_eq!(store.changes_after(249_999, 10).await.unwrap(), [last]);
     assert!(store.changes_after(250_000, 10).await.unwrap().is_empty());
-    assert_eq!(store.changes_after(250_001, 10).await.unwrap(), anew, "ahead of the store");
+    assert_eq!(
+        store.changes_after(250_001, 10).await.unwrap(),
+        anew,
+        "ahead of the store"
+    );
 }

@@ -1,40 +1,47 @@
-use super::{Files, new_agent, new_org, time};
-use crate::auth::Permissions;
+use super::{Files, new_agent, new_org, time, token};
 use crate::ids::{AgentId, OrgId, TokenId};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError, StoredToken};
-
-fn token(org: OrgId, agent: Option<AgentId>) -> StoredToken {
-    StoredToken {
-        id: TokenId::new(),
-        org,
-        agent,
-        user: Some("ann".parse().unwrap()),
-        name: "laptop".to_owned(),
-        permissions: Permissions::all(),
-        digest: [7; 32],
-        created_at: time(3),
-        expires_at: Some(time(9)),
-        revoked_at: None,
-    }
-}
+use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError};
 
 #[tokio::test]
 async fn organisations_are_kept_and_listed_oldest_first() {
     let files = Files::new();
     let store = files.open();
     for (name, at) in [("second", 2), ("first", 1)] {
-        let org = Org { id: OrgId::new(), name: name.to_owned(), status: OrgStatus::Active, created_at: time(at) };
+        let org = Org {
+            id: OrgId::new(),
+            name: name.to_owned(),
+            status: OrgStatus::Active,
+            created_at: time(at),
+        };
         store.create_org(org.clone()).await.unwrap();
-        assert!(matches!(store.create_org(org).await, Err(StoreError::Conflict("organisation"))));
+        assert!(matches!(
+            store.create_org(org).await,
+            Err(StoreError::Conflict("organisation"))
+        ));
     }
     let orgs = store.orgs().await.unwrap();
-    assert_eq!(orgs.iter().map(|o| o.name.as_str()).collect::<Vec<_>>(), ["first", "second"]);
-    store.set_org_status(orgs[0].id, OrgStatus::Suspended).await.unwrap();
+    assert_eq!(
+        orgs.iter().map(|o| o.name.as_str()).collect::<Vec<_>>(),
+        ["first", "second"]
+    );
+    store
+        .set_org_status(orgs[0].id, OrgStatus::Suspended)
+        .await
+        .unwrap();
     let read = store.org(orgs[0].id).await.unwrap().unwrap();
-    assert_eq!((read.status, read.created_at), (OrgStatus::Suspended, time(1)));
-    assert_eq!(store.org(orgs[1].id).await.unwrap().unwrap().status, OrgStatus::Active);
+    assert_eq!(
+        (read.status, read.created_at),
+        (OrgStatus::Suspended, time(1))
+    );
+    assert_eq!(
+        store.org(orgs[1].id).await.unwrap().unwrap().status,
+        OrgStatus::Active
+    );
     assert!(store.org(OrgId::new()).await.unwrap().is_none());
-    assert!(matches!(store.set_org_status(OrgId::new(), OrgStatus::Active).await, Err(StoreError::Missing("organisation"))));
+    assert!(matches!(
+        store.set_org_status(OrgId::new(), OrgStatus::Active).await,
+        Err(StoreError::Missing("organisation"))
+    ));
 }
 
 #[tokio::test]
@@ -45,12 +52,32 @@ async fn an_agent_is_invisible_to_another_organisation() {
     let id = new_agent(&store, own).await;
     assert!(store.agent(foreign, id).await.unwrap().is_none());
     assert!(store.agents(foreign).await.unwrap().is_empty());
-    assert!(matches!(store.set_agent_status(foreign, id, AgentStatus::Archived).await, Err(StoreError::Missing("agent"))));
-    store.set_agent_status(own, id, AgentStatus::Paused).await.unwrap();
-    assert_eq!(store.agent(own, id).await.unwrap().unwrap().status, AgentStatus::Paused);
+    assert!(matches!(
+        store
+            .set_agent_status(foreign, id, AgentStatus::Archived)
+            .await,
+        Err(StoreError::Missing("agent"))
+    ));
+    store
+        .set_agent_status(own, id, AgentStatus::Paused)
+        .await
+        .unwrap();
+    assert_eq!(
+        store.agent(own, id).await.unwrap().unwrap().status,
+        AgentStatus::Paused
+    );
     assert_eq!(store.agents(own).await.unwrap().len(), 1);
-    let homeless = Agent { id: AgentId::new(), org: OrgId::new(), name: String::new(), status: AgentStatus::Active, created_at: time(0) };
-    assert!(matches!(store.create_agent(homeless).await, Err(StoreError::Missing("organisation"))));
+    let homeless = Agent {
+        id: AgentId::new(),
+        org: OrgId::new(),
+        name: String::new(),
+        status: AgentStatus::Active,
+        created_at: time(0),
+    };
+    assert!(matches!(
+        store.create_agent(homeless).await,
+        Err(StoreError::Missing("organisation"))
+    ));
 }
 
 #[tokio::test]
@@ -63,13 +90,28 @@ async fn tokens_come_back_whole_and_keep_their_first_revocation() {
     store.create_token(stored.clone()).await.unwrap();
     let read = store.token(stored.id).await.unwrap().unwrap();
     assert_eq!(format!("{read:?}"), format!("{stored:?}"));
-    assert!(matches!(store.create_token(stored.clone()).await, Err(StoreError::Conflict("token"))));
+    assert!(matches!(
+        store.create_token(stored.clone()).await,
+        Err(StoreError::Conflict("token"))
+    ));
     store.revoke_token(stored.id, time(5)).await.unwrap();
     store.revoke_token(stored.id, time(6)).await.unwrap();
     let listed = store.tokens(org).await.unwrap();
-    assert_eq!(listed.iter().map(|t| t.revoked_at).collect::<Vec<_>>(), [Some(time(5))]);
-    assert!(store.tokens(new_org(&store).await).await.unwrap().is_empty());
-    assert!(matches!(store.revoke_token(TokenId::new(), time(5)).await, Err(StoreError::Missing("token"))));
+    assert_eq!(
+        listed.iter().map(|t| t.revoked_at).collect::<Vec<_>>(),
+        [Some(time(5))]
+    );
+    assert!(
+        store
+            .tokens(new_org(&store).await)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(matches!(
+        store.revoke_token(TokenId::new(), time(5)).await,
+        Err(StoreError::Missing("token"))
+    ));
 }
 
 #[tokio::test]
@@ -78,7 +120,13 @@ async fn a_token_cannot_be_bound_to_another_organisations_agent() {
     let store = files.open();
     let (own, foreign) = (new_org(&store).await, new_org(&store).await);
     let agent = new_agent(&store, foreign).await;
-    assert!(matches!(store.create_token(token(own, Some(agent))).await, Err(StoreError::Missing("agent"))));
-    assert!(matches!(store.create_token(token(OrgId::new(), None)).await, Err(StoreError::Missing("organisation"))));
+    assert!(matches!(
+        store.create_token(token(own, Some(agent))).await,
+        Err(StoreError::Missing("agent"))
+    ));
+    assert!(matches!(
+        store.create_token(token(OrgId::new(), None)).await,
+        Err(StoreError::Missing("organisation"))
+    ));
     store.create_token(token(own, None)).await.unwrap();
 }

@@ -1,20 +1,19 @@
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Files, memory, new_agent, new_partition, of_user, time};
+use super::{Files, insert, memory, new_agent, new_partition, of_user, time};
 use crate::ids::{AgentId, MemoryId};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{InsertOutcome, ListFilter, MemoryStore, StoreError};
 use crate::tokens::TokenCounts;
 
-async fn insert(store: &SqliteStore, memory: Memory) -> InsertOutcome {
-    store.insert_memories(vec![memory]).await.unwrap()[0]
-}
-
-async fn ids(store: &SqliteStore, partitions: &[PartitionKey], filter: ListFilter) -> (Vec<MemoryId>, bool) {
+async fn ids(
+    store: &SqliteStore,
+    partitions: &[PartitionKey],
+    filter: ListFilter,
+) -> (Vec<MemoryId>, bool) {
     let page = store.list_memories(partitions, filter).await.unwrap();
     (page.memories.iter().map(|m| m.id).collect(), page.has_more)
 }
@@ -25,69 +24,44 @@ async fn a_memory_comes_back_as_it_was_written() {
     let store = files.open();
     let partition = of_user(&new_partition(&store).await, "ann");
     let mut written = memory(&partition, "Tee, 中文, \u{0} and \u{1f375}");
-    written.labels.push(Label { label: Category::Episodic, confidence: 0.1 });
+    written.labels.push(Label {
+        label: Category::Episodic,
+        confidence: 0.1,
+    });
     written.valid_until = Some(time(50));
     written.observed_at = Some(time(-50));
-    written.source = Source { kind: "dialogue".to_owned(), session: Some("s1".to_owned()), turn: Some(u32::MAX) };
+    written.source = Source {
+        kind: "dialogue".to_owned(),
+        session: Some("s1".to_owned()),
+        turn: Some(u32::MAX),
+    };
     let json = r#"{ "n": 1.50, "n": 1E2, "text":"\u00e9" }"#;
     written.metadata = Some(Arc::from(RawValue::from_string(json.to_owned()).unwrap()));
     written.pinned = true;
-    written.tokens = TokenCounts { o200k: 1, cl100k: 2, claude: 3, unknown: 4 };
-    (written.retrieval_count, written.votes_useful, written.votes_not_useful) = (5, 6, 7);
-    let InsertOutcome::Inserted { revision } = insert(&store, written.clone()).await else { panic!("not inserted") };
+    written.tokens = TokenCounts {
+        o200k: 1,
+        cl100k: 2,
+        claude: 3,
+        unknown: 4,
+    };
+    (
+        written.retrieval_count,
+        written.votes_useful,
+        written.votes_not_useful,
+    ) = (5, 6, 7);
+    let InsertOutcome::Inserted { revision } = insert(&store, written.clone()).await else {
+        panic!("not inserted")
+    };
     written.revision = revision;
     store.close().await.unwrap();
-    let read = files.open().memory(&[partition], written.id).await.unwrap().unwrap();
+    let read = files
+        .open()
+        .memory(&[partition], written.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.metadata.as_ref().map(|m| m.get()), Some(json));
     assert_eq!(format!("{read:?}"), format!("{written:?}"));
-}
-
-#[tokio::test]
-async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
-    let first = memory(&partition, "tea");
-    let again = Memory { created_at: time(8), ..memory(&partition, "tea") };
-    let outcomes = store.insert_memories(vec![first.clone(), memory(&partition, "milk"), again]).await.unwrap();
-    assert!(matches!(outcomes[..2], [InsertOutcome::Inserted { .. }, InsertOutcome::Inserted { .. }]));
-    assert_eq!(outcomes[2], InsertOutcome::Duplicate { existing: first.id });
-    assert_eq!(insert(&store, memory(&partition, "tea")).await, InsertOutcome::Duplicate { existing: first.id });
-    let read = store.memory(std::slice::from_ref(&partition), first.id).await.unwrap().unwrap();
-    assert_eq!((read.retrieval_count, read.created_at, read.updated_at), (2, time(0), time(8)));
-    assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
-}
-
-#[tokio::test]
-async fn only_active_rows_of_the_same_partition_are_duplicates() {
-    let files = Files::new();
-    let store = files.open();
-    let shared = new_partition(&store).await;
-    let sibling = PartitionKey { agent: new_agent(&store, shared.org).await, ..shared.clone() };
-    for partition in [&shared, &of_user(&shared, "ann"), &of_user(&shared, "bob"), &sibling] {
-        assert!(matches!(insert(&store, memory(partition, "tea")).await, InsertOutcome::Inserted { .. }));
-    }
-    let held = Memory { status: Status::Quarantined, ..memory(&shared, "spam") };
-    insert(&store, held.clone()).await;
-    assert!(matches!(insert(&store, memory(&shared, "spam")).await, InsertOutcome::Inserted { .. }));
-    assert!(matches!(insert(&store, held).await, InsertOutcome::Duplicate { .. }), "an active row has the text by now");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn forty_identical_inserts_at_once_store_one_row() {
-    let files = Files::new();
-    let handles = [files.open(), files.open()];
-    let partition = new_partition(&handles[0]).await;
-    let writes = (0..40).map(|i| {
-        let (store, memory) = (Arc::clone(&handles[i % 2]), memory(&partition, "tea"));
-        async move { insert(&store, memory).await }
-    });
-    let outcomes = futures_util::future::join_all(writes).await;
-    let existing: HashSet<_> = outcomes.iter().filter_map(|o| if let InsertOutcome::Duplicate { existing } = o { Some(*existing) } else { None }).collect();
-    assert_eq!(outcomes.iter().filter(|o| matches!(o, InsertOutcome::Inserted { .. })).count(), 1);
-    let rows = handles[1].partition_memories(&partition).await.unwrap();
-    assert_eq!(rows.iter().map(|m| m.id).collect::<HashSet<_>>(), existing);
-    assert_eq!(rows[0].retrieval_count, 39);
 }
 
 #[tokio::test]
@@ -97,39 +71,116 @@ async fn a_batch_with_a_fault_stores_nothing() {
     let partition = new_partition(&store).await;
     let taken = memory(&partition, "tea");
     insert(&store, taken.clone()).await;
-    let clash = Memory { id: taken.id, ..memory(&partition, "milk") };
-    let failed = store.insert_memories(vec![memory(&partition, "juice"), clash]).await;
-    assert!(matches!(failed, Err(StoreError::Conflict("memory"))), "{failed:?}");
-    let nowhere = PartitionKey { agent: AgentId::new(), ..partition.clone() };
-    assert!(matches!(store.insert_memories(vec![memory(&nowhere, "x")]).await, Err(StoreError::Missing("agent"))));
+    let clash = Memory {
+        id: taken.id,
+        ..memory(&partition, "milk")
+    };
+    let failed = store
+        .insert_memories(vec![memory(&partition, "juice"), clash])
+        .await;
+    assert!(
+        matches!(failed, Err(StoreError::Conflict("memory"))),
+        "{failed:?}"
+    );
+    let nowhere = PartitionKey {
+        agent: AgentId::new(),
+        ..partition.clone()
+    };
+    assert!(matches!(
+        store.insert_memories(vec![memory(&nowhere, "x")]).await,
+        Err(StoreError::Missing("agent"))
+    ));
     assert_eq!(store.count_memories(&partition).await.unwrap(), 1);
 }
 
+/// Partitions that differ from `own` in one part each: user, agent-wide, agent, organisation and agent, organisation alone.
+async fn neighbours(store: &SqliteStore, own: &PartitionKey) -> [PartitionKey; 5] {
+    let other = of_user(&new_partition(store).await, "ann");
+    [
+        of_user(own, "bob"),
+        PartitionKey {
+            user: None,
+            ..own.clone()
+        },
+        PartitionKey {
+            agent: new_agent(store, own.org).await,
+            ..own.clone()
+        },
+        PartitionKey {
+            org: other.org,
+            ..own.clone()
+        },
+        other,
+    ]
+}
+
 #[tokio::test]
-async fn no_read_and_no_write_reaches_another_partition() {
+async fn no_read_reaches_another_partition() {
     let files = Files::new();
     let store = files.open();
     let own = of_user(&new_partition(&store).await, "ann");
-    let shared = PartitionKey { user: None, ..own.clone() };
-    let agent = PartitionKey { agent: new_agent(&store, own.org).await, ..own.clone() };
-    let org = of_user(&new_partition(&store).await, "ann");
-    let mixed = PartitionKey { org: org.org, ..own.clone() };
     let secret = memory(&own, "tea");
     insert(&store, secret.clone()).await;
-    for foreign in [of_user(&own, "bob"), shared, agent, org, mixed] {
+    for foreign in neighbours(&store, &own).await {
         let scope = std::slice::from_ref(&foreign);
         assert!(store.memory(scope, secret.id).await.unwrap().is_none());
-        assert!(store.memory_by_hash(&foreign, secret.content_hash).await.unwrap().is_none());
-        assert!(ids(&store, scope, ListFilter { limit: 10, ..ListFilter::default() }).await.0.is_empty());
+        assert_eq!(
+            store
+                .memory_by_hash(&foreign, secret.content_hash)
+                .await
+                .unwrap(),
+            None
+        );
+        let filter = ListFilter {
+            limit: 10,
+            ..ListFilter::default()
+        };
+        assert!(ids(&store, scope, filter).await.0.is_empty());
         assert!(store.partition_memories(&foreign).await.unwrap().is_empty());
         assert_eq!(store.count_memories(&foreign).await.unwrap(), 0);
-        assert_eq!(store.forget_memory(scope, secret.id, time(1)).await.unwrap(), None);
-        store.bump_retrieved(scope, vec![secret.id], time(1)).await.unwrap();
+    }
+    let found = store
+        .memory_by_hash(&own, secret.content_hash)
+        .await
+        .unwrap();
+    assert_eq!(found, Some(secret.id));
+    assert!(
+        store
+            .memory(&[of_user(&own, "bob"), own], secret.id)
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn no_write_reaches_another_partition() {
+    let files = Files::new();
+    let store = files.open();
+    let own = of_user(&new_partition(&store).await, "ann");
+    let secret = memory(&own, "tea");
+    insert(&store, secret.clone()).await;
+    for foreign in neighbours(&store, &own).await {
+        let scope = [foreign];
+        assert_eq!(
+            store
+                .forget_memory(&scope, secret.id, time(1))
+                .await
+                .unwrap(),
+            None
+        );
+        store
+            .bump_retrieved(&scope, vec![secret.id], time(1))
+            .await
+            .unwrap();
     }
     store.close().await.unwrap();
-    let store = files.open();
-    assert_eq!(store.memory_by_hash(&own, secret.content_hash).await.unwrap(), Some(secret.id));
-    let read = store.memory(&[of_user(&own, "bob"), own], secret.id).await.unwrap().unwrap();
+    let read = files
+        .open()
+        .memory(&[own], secret.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((&*read.content, read.retrieval_count), ("tea", 0));
 }
 
@@ -141,14 +192,20 @@ async fn pages_go_newest_first_through_all_partitions() {
     let own = of_user(&shared, "ann");
     let mut written = Vec::new();
     for i in 0..7 {
-        let memory = memory(if i % 3 == 0 { &shared } else { &own }, &format!("fact {i}"));
+        let memory = memory(
+            if i % 3 == 0 { &shared } else { &own },
+            &format!("fact {i}"),
+        );
         written.push(memory.id);
         insert(&store, memory).await;
     }
     insert(&store, memory(&of_user(&shared, "bob"), "not ann's")).await;
     let both = [shared.clone(), own.clone()];
     let mut seen = Vec::new();
-    let mut filter = ListFilter { limit: 3, ..ListFilter::default() };
+    let mut filter = ListFilter {
+        limit: 3,
+        ..ListFilter::default()
+    };
     loop {
         let (page, has_more) = ids(&store, &both, filter.clone()).await;
         filter.after = page.last().copied();
@@ -159,8 +216,20 @@ async fn pages_go_newest_first_through_all_partitions() {
     }
     written.reverse();
     assert_eq!(seen, written);
-    let twice = ids(&store, &[own.clone(), own], ListFilter { limit: 7, ..ListFilter::default() }).await;
-    assert_eq!((twice.0.len(), twice.1), (4, false), "a partition named twice is listed once");
+    let twice = ids(
+        &store,
+        &[own.clone(), own],
+        ListFilter {
+            limit: 7,
+            ..ListFilter::default()
+        },
+    )
+    .await;
+    assert_eq!(
+        (twice.0.len(), twice.1),
+        (4, false),
+        "a partition named twice is listed once"
+    );
 }
 
 #[tokio::test]
@@ -169,21 +238,52 @@ async fn lists_filter_by_status_and_by_any_label() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let active = memory(&partition, "a");
-    let held = Memory { status: Status::Quarantined, ..memory(&partition, "b") };
+    let held = Memory {
+        status: Status::Quarantined,
+        ..memory(&partition, "b")
+    };
     let mut labelled = memory(&partition, "c");
-    labelled.labels.push(Label { label: Category::Episodic, confidence: 0.2 });
+    labelled.labels.push(Label {
+        label: Category::Episodic,
+        confidence: 0.2,
+    });
     let gone = memory(&partition, "d");
-    store.insert_memories([&active, &held, &labelled, &gone].map(Clone::clone).to_vec()).await.unwrap();
+    store
+        .insert_memories(
+            [&active, &held, &labelled, &gone]
+                .map(Clone::clone)
+                .to_vec(),
+        )
+        .await
+        .unwrap();
     let scope = std::slice::from_ref(&partition);
     store.forget_memory(scope, gone.id, time(1)).await.unwrap();
-    let list = |status, category| ids(&store, scope, ListFilter { after: None, limit: 9, status, category });
+    let list = |status, category| {
+        ids(
+            &store,
+            scope,
+            ListFilter {
+                after: None,
+                limit: 9,
+                status,
+                category,
+            },
+        )
+    };
     assert_eq!(list(None, None).await.0, [labelled.id, held.id, active.id]);
     assert_eq!(list(Some(Status::Quarantined), None).await.0, [held.id]);
     assert_eq!(list(Some(Status::Forgotten), None).await.0, [gone.id]);
     assert_eq!(list(None, Some(Category::Episodic)).await.0, [labelled.id]);
-    assert_eq!(list(Some(Status::Active), Some(Category::Factual)).await.0, [labelled.id, active.id]);
+    assert_eq!(
+        list(Some(Status::Active), Some(Category::Factual)).await.0,
+        [labelled.id, active.id]
+    );
     let loaded = store.partition_memories(&partition).await.unwrap();
-    assert_eq!(loaded.iter().map(|m| m.id).collect::<Vec<_>>(), [active.id, labelled.id], "active ones, oldest first");
+    assert_eq!(
+        loaded.iter().map(|m| m.id).collect::<Vec<_>>(),
+        [active.id, labelled.id],
+        "active ones, oldest first"
+    );
     assert!(loaded.iter().all(|m| m.embedding == active.embedding));
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
 }
@@ -194,13 +294,33 @@ async fn use_counts_add_up_without_a_change_of_the_row() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let used = memory(&partition, "tea");
-    let InsertOutcome::Inserted { revision } = insert(&store, used.clone()).await else { panic!("not inserted") };
+    let InsertOutcome::Inserted { revision } = insert(&store, used.clone()).await else {
+        panic!("not inserted")
+    };
     for second in 1..=5 {
-        store.bump_retrieved(std::slice::from_ref(&partition), vec![used.id, MemoryId::new()], time(second)).await.unwrap();
+        store
+            .bump_retrieved(
+                std::slice::from_ref(&partition),
+                vec![used.id, MemoryId::new()],
+                time(second),
+            )
+            .await
+            .unwrap();
     }
     store.close().await.unwrap();
-    let read = files.open().memory(&[partition], used.id).await.unwrap().unwrap();
-    assert_eq!((read.retrieval_count, read.revision, read.updated_at), (5, revision, time(0)));
-    let last: i64 = files.raw().query_row("SELECT retrieved_at FROM memories", [], |row| row.get(0)).unwrap();
+    let read = files
+        .open()
+        .memory(&[partition], used.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (read.retrieval_count, read.revision, read.updated_at),
+        (5, revision, time(0))
+    );
+    let last: i64 = files
+        .raw()
+        .query_row("SELECT retrieved_at FROM memories", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(last, time(5).as_microsecond());
 }

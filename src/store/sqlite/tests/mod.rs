@@ -1,6 +1,7 @@
 //! The engine on real files.
 
 mod directives;
+mod duplicates;
 mod engine;
 mod feed;
 mod forget;
@@ -15,10 +16,13 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::SqliteStore;
+use crate::auth::Permissions;
 use crate::config::StoreConfig;
-use crate::ids::{AgentId, MemoryId, OrgId};
+use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Category, Embedding, Label, Memory, PartitionKey, Source, Status};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
+use crate::store::{
+    Agent, AgentStatus, IdentityStore, InsertOutcome, MemoryStore, Org, OrgStatus, StoredToken,
+};
 use crate::tokens::TokenCounts;
 
 /// A folder with a store file; every `open` is a handle of its own, as another process would have.
@@ -28,7 +32,9 @@ struct Files {
 
 impl Files {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -41,7 +47,10 @@ impl Files {
 
     /// All bytes of the database and its log.
     fn bytes(&self) -> Vec<u8> {
-        let read = |suffix: &str| std::fs::read(self.folder.path().join(format!("data/ibex.db{suffix}"))).unwrap_or_default();
+        let read = |suffix: &str| {
+            std::fs::read(self.folder.path().join(format!("data/ibex.db{suffix}")))
+                .unwrap_or_default()
+        };
         [read(""), read("-wal")].concat()
     }
 
@@ -57,24 +66,48 @@ fn time(second: i64) -> Timestamp {
 
 async fn new_org(store: &SqliteStore) -> OrgId {
     let id = OrgId::new();
-    store.create_org(Org { id, name: "Org".to_owned(), status: OrgStatus::Active, created_at: time(0) }).await.unwrap();
+    store
+        .create_org(Org {
+            id,
+            name: "Org".to_owned(),
+            status: OrgStatus::Active,
+            created_at: time(0),
+        })
+        .await
+        .unwrap();
     id
 }
 
 async fn new_agent(store: &SqliteStore, org: OrgId) -> AgentId {
     let id = AgentId::new();
-    store.create_agent(Agent { id, org, name: "Agent".to_owned(), status: AgentStatus::Active, created_at: time(0) }).await.unwrap();
+    store
+        .create_agent(Agent {
+            id,
+            org,
+            name: "Agent".to_owned(),
+            status: AgentStatus::Active,
+            created_at: time(0),
+        })
+        .await
+        .unwrap();
     id
 }
 
 /// An agent-wide partition of a new agent of a new organisation.
 async fn new_partition(store: &SqliteStore) -> PartitionKey {
     let org = new_org(store).await;
-    PartitionKey { org, agent: new_agent(store, org).await, user: None }
+    PartitionKey {
+        org,
+        agent: new_agent(store, org).await,
+        user: None,
+    }
 }
 
 fn of_user(partition: &PartitionKey, user: &str) -> PartitionKey {
-    PartitionKey { user: Some(user.parse().unwrap()), ..partition.clone() }
+    PartitionKey {
+        user: Some(user.parse().unwrap()),
+        ..partition.clone()
+    }
 }
 
 /// A memory with the fields that most tests do not look at left plain.
@@ -83,7 +116,10 @@ fn memory(partition: &PartitionKey, content: &str) -> Memory {
         id: MemoryId::new(),
         partition: partition.clone(),
         content: content.into(),
-        labels: vec![Label { label: Category::Factual, confidence: 0.8 }],
+        labels: vec![Label {
+            label: Category::Factual,
+            confidence: 0.8,
+        }],
         confidence: 0.8,
         valid_from: time(0),
         valid_until: None,
@@ -99,7 +135,30 @@ fn memory(partition: &PartitionKey, content: &str) -> Memory {
         votes_not_useful: 0,
         created_at: time(0),
         updated_at: time(0),
-        embedding: Some(Embedding { model: "test-2".into(), vector: [0.6, 0.8].into() }),
+        embedding: Some(Embedding {
+            model: "test-2".into(),
+            vector: [0.6, 0.8].into(),
+        }),
         tokens: TokenCounts::default(),
     }
+}
+
+/// An unrevoked token with every optional field but the agent set.
+fn token(org: OrgId, agent: Option<AgentId>) -> StoredToken {
+    StoredToken {
+        id: TokenId::new(),
+        org,
+        agent,
+        user: Some("ann".parse().unwrap()),
+        name: "laptop".to_owned(),
+        permissions: Permissions::all(),
+        digest: [7; 32],
+        created_at: time(3),
+        expires_at: Some(time(9)),
+        revoked_at: None,
+    }
+}
+
+async fn insert(store: &SqliteStore, memory: Memory) -> InsertOutcome {
+    store.insert_memories(vec![memory]).await.unwrap()[0]
 }
