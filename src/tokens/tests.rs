@@ -145,6 +145,6 @@ proptest! {
         let counts = counter().counts(&text);
         let characters = u32::try_from(text.chars().count()).unwrap();
         prop_assert!(counts.unknown >= characters.div_ceil(4));
-        prop_assert!(counts.claude >= (2 * characters + 6) / 7);
+        prop_assert!(counts.claude >= (2 * characters).div_ceil(7));
     }
 }

@@ -1,5 +1,6 @@
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
 
+use super::improve::improve;
 use super::{BUCKET_TOKENS, Item, Packed, Path, pack};
 
 /// The configuration's default ceiling.
@@ -39,18 +40,18 @@ fn quality(items: &[Item], capacity: u32, packed: &Packed) -> f64 {
 /// Up to 14 candidates in rank order, with a capacity between nothing and all of them.
 fn problems(tokens: std::ops::Range<u32>) -> impl Strategy<Value = (Vec<Item>, u32)> {
     let items = prop::collection::vec((0.0_f32..1.0, tokens), 1..15);
-    (items, 0.0..1.1_f64).prop_map(|(raw, share)| ranked(raw, share))
+    (items, 0..110_u32).prop_map(|(raw, share)| ranked(raw, share))
 }
 
-/// Puts candidates into rank order and makes a share of their tokens the capacity.
-fn ranked(mut raw: Vec<(f32, u32)>, share: f64) -> (Vec<Item>, u32) {
+/// Puts candidates into rank order and makes a share of their tokens, in percent, the capacity.
+fn ranked(mut raw: Vec<(f32, u32)>, share: u32) -> (Vec<Item>, u32) {
     raw.sort_by(|a, b| b.0.total_cmp(&a.0));
     let items: Vec<Item> = raw
         .into_iter()
         .map(|(value, tokens)| item(value, tokens))
         .collect();
-    let capacity = items.iter().map(|i| f64::from(i.tokens)).sum::<f64>() * share;
-    (items, capacity as u32)
+    let capacity = items.iter().map(|i| i.tokens).sum::<u32>() * share / 100;
+    (items, capacity)
 }
 
 /// A ceiling under which only the coarse table fits.
@@ -193,28 +194,47 @@ fn the_rank_order_pass_stops_after_six_misses_in_a_row() {
     assert!(packed.budget_reached);
 }
 
+fn improved(items: &[Item], capacity: u32, start: &[usize]) -> Vec<usize> {
+    improve(items, capacity, start).chosen
+}
+
 #[test]
-fn the_coarse_table_is_repaired_refilled_and_exchanged() {
-    // 23 tokens round to one cell: four of them fill the table's four cells, and 92 tokens the 70 of the capacity.
-    let items = [
-        item(0.9, 23),
-        item(0.8, 23),
-        item(0.7, 23),
-        item(0.6, 23),
-        item(0.1, 1),
-    ];
-    let packed = pack(&items, 70, coarse_ceiling(&items, 70));
+fn a_set_that_is_too_heavy_loses_what_matters_least() {
+    let items = [item(0.9, 40), item(0.5, 30), item(0.4, 20), item(0.3, 10)];
     assert_eq!(
-        (packed.bucket, packed.chosen.as_slice(), packed.total_tokens),
-        (16, &[0, 1, 2, 4][..], 70)
+        improved(&items, 80, &[0, 1, 2, 3]),
+        [0, 1, 3],
+        "the cheapest that is heavy enough alone"
     );
+    assert_eq!(
+        improved(&items, 20, &[1, 2, 3]),
+        [2],
+        "where none is, the thinnest first"
+    );
+    assert_eq!(
+        improved(&[item(0.5, 30); 3], 60, &[0, 1, 2]),
+        [0, 1],
+        "of equals the lowest rank"
+    );
+}
+
+#[test]
+fn room_that_is_left_is_used_in_rank_order() {
+    let items = [item(0.9, 40), item(0.5, 30), item(0.4, 30), item(0.0, 10)];
+    assert_eq!(improved(&items, 80, &[0]), [0, 1]);
+}
+
+#[test]
+fn an_item_is_exchanged_for_a_better_one_that_fits() {
+    let items = [item(0.9, 71), item(0.8, 70), item(0.7, 60), item(0.1, 10)];
+    assert_eq!(improved(&items, 80, &[2, 3]), [1, 3]);
 }
 
 /// Seventy candidates in rank order, and a share of their tokens as the capacity.
 fn large_problems() -> impl Strategy<Value = (Vec<Item>, u32)> {
     let lengths = prop::sample::select(vec![1..32_u32, 8..100, 20..200, 60..300, 100..400]);
     let items = lengths.prop_flat_map(|tokens| prop::collection::vec((0.0_f32..1.0, tokens), 70));
-    (items, 0.1..0.9_f64).prop_map(|(raw, share)| ranked(raw, share))
+    (items, 10..90_u32).prop_map(|(raw, share)| ranked(raw, share))
 }
 
 proptest! {
