@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::ids::AgentId;
 use crate::store::{DirectiveMode, DirectiveVersion, NewDirective};
+use crate::tokens::{Counter, Family};
 
 use super::args::AgentChoice;
 use super::output::{Record, minute};
@@ -15,6 +16,18 @@ use super::{CliError, Desk, Out};
 
 /// Greatest directive in bytes (contract, section 4).
 const MAX_BYTES: usize = 32_768;
+
+/// Refuses a text over the token cap: a cut directive would make an agent that is quietly wrong.
+///
+/// # Errors
+/// When it is over `cap` tokens of `o200k_base`.
+pub fn fits(counter: &Counter, cap: u32, text: &str) -> Result<(), CliError> {
+    let tokens = counter.counts(text).of(Family::O200kBase);
+    if tokens > cap {
+        return Err(CliError::Failed(format!("the directive has {tokens} tokens; context.directive_tokens allows {cap}")));
+    }
+    Ok(())
+}
 
 /// The commands about directives.
 #[derive(Debug, Subcommand)]

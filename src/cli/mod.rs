@@ -20,8 +20,11 @@ pub mod agent;
 pub mod token;
 pub mod directive;
 pub mod memory;
+mod serve;
+mod run;
 
 pub use args::{Cli, Command};
 pub use desk::{Desk, Minted, TokenRequest};
 pub use error::{CliError, finish, parse};
 pub use output::Out;
+pub use run::run;

@@ -31,10 +31,10 @@ pub struct RateLimitConfig {
 impl Default for RateLimitConfig {
     fn default() -> Self {
         Self {
-            default_rpm: 600,
+            default_rpm: 6_000,
             default_tpm: None,
             default_streams: Some(1_000),
-            global: LimitOverride { rpm: Some(60_000), streams: Some(10_000), tpm: None },
+            global: LimitOverride::default(),
             org: LimitOverride::default(),
             agent: LimitOverride::default(),
             token: LimitOverride::default(),

@@ -1,0 +1,116 @@
+//! From the command line to the command: configuration, log, store, then the one that was asked for.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::app::{App, Seams};
+use crate::auth::pat::{self, NewToken, TokenKey};
+use crate::config::{self, Config, Variables, process_env};
+use crate::seams::{SystemClock, SystemEntropy};
+use crate::store::keys::ServerKeys;
+use crate::store::sqlite::SqliteStore;
+use crate::telemetry;
+
+use super::memory::MemoryCommand;
+use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
+use super::{agent, check_config, directive, error, init, memory, org, serve, token};
+
+/// Runs the process's command line.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = match error::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| CliError::Failed(format!("the runtime cannot be started: {e}")))
+        .and_then(|runtime| runtime.block_on(dispatch(cli, &process_env())));
+    error::finish(result, &mut io::stderr())
+}
+
+async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
+    let Cli { config: file, json, command } = cli;
+    let mut stdout = io::stdout();
+    let mut out = Out::new(json, &mut stdout);
+    match command {
+        Command::CheckConfig => check_config::run(file.as_deref(), env, &mut out),
+        command => {
+            let config = config::load(file.as_deref(), env)?;
+            for warning in &config.warnings {
+                complain(warning)?;
+            }
+            with_store(command, config.config, &mut out).await
+        }
+    }
+}
+
+fn complain(warning: &str) -> Result<(), CliError> {
+    use io::Write as _;
+    Ok(writeln!(io::stderr(), "ibex: warning: {warning}")?)
+}
+
+/// An open store with its keys, as commands and the server need it.
+pub(super) struct Opened {
+    pub(super) config: Config,
+    pub(super) store: Arc<SqliteStore>,
+    pub(super) keys: ServerKeys,
+}
+
+/// Opens the configured store.
+pub(super) fn open(config: Config) -> Result<Opened, CliError> {
+    let path = &config.store.path;
+    let failed = |e: &dyn std::fmt::Display| CliError::Failed(format!("store.path {}: {e}", path.display()));
+    let store = SqliteStore::open(path, &config.store).map_err(|e| failed(&e))?;
+    let keys = ServerKeys::load_or_create(path, &config.keys, &SystemEntropy).map_err(|e| failed(&e))?;
+    Ok(Opened { store: Arc::new(store), keys, config })
+}
+
+impl Opened {
+    /// The application over this store.
+    pub(super) fn app(&self) -> Result<App, CliError> {
+        let seams = Seams::over(self.store.clone(), self.keys.clone());
+        App::build(self.config.clone(), seams).map_err(|e| CliError::Failed(e.to_string()))
+    }
+}
+
+async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
+    if matches!(command, Command::Serve) {
+        telemetry::init(&config.log).map_err(|e| CliError::Failed(e.to_string()))?;
+        return serve::run(open(config)?).await;
+    }
+    let opened = open(config)?;
+    let result = at_desk(command, &opened, out).await;
+    opened.store.close().await?;
+    result
+}
+
+async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result<(), CliError> {
+    let key = TokenKey::new(opened.keys.token_digest.as_bytes()).map_err(|e| CliError::Failed(e.to_string()))?;
+    let mint = |request: TokenRequest| minted(&key, request);
+    let counter = crate::tokens::Counter::new([0; 32], 0);
+    let cap = opened.config.context.directive_tokens;
+    let fits = |text: &str| directive::fits(&counter, cap, text);
+    let desk = Desk { store: &*opened.store, clock: &SystemClock, mint: &mint, directive_fits: &fits };
+    match command {
+        Command::Init(args) => init::run(args, &desk, out).await,
+        Command::Org(command) => org::run(command, &desk, out).await,
+        Command::Agent(command) => agent::run(command, &desk, out).await,
+        Command::Token(command) => token::run(command, &desk, out).await,
+        Command::Directive(command) => directive::run(command, &desk, out).await,
+        Command::Memory(MemoryCommand::List(args)) => memory::list(args, &desk, out).await,
+        Command::Memory(MemoryCommand::Forget(args)) => memory::forget(args, &desk, out).await,
+        Command::Memory(_) | Command::Preview(_) => Err(CliError::Failed("not built yet".to_owned())),
+        // Handled before a store is opened.
+        Command::Serve | Command::Demo(_) | Command::CheckConfig => Ok(()),
+    }
+}
+
+fn minted(key: &TokenKey, request: TokenRequest) -> Result<Minted, CliError> {
+    let TokenRequest { org, agent, user, name, permissions, created_at, expires_at } = request;
+    let issued = pat::issue(key, &SystemEntropy, NewToken { org, agent, user, name, permissions, created_at, expires_at })
+        .map_err(|e| CliError::Failed(e.to_string()))?;
+    Ok(Minted { secret: issued.secret.expose().to_owned(), row: issued.row })
+}
