@@ -127,15 +127,13 @@ impl KeySet {
             return (None, false);
         };
         let age = now.saturating_duration_since(*since);
-        let usable = age
-            <= self
-                .timing
-                .refresh_after
-                .saturating_add(self.timing.stale_if_error);
-        (
-            usable.then(|| Arc::clone(keys)),
-            age < self.timing.refresh_after,
-        )
+        let Timing {
+            refresh_after,
+            stale_if_error,
+            ..
+        } = self.timing;
+        let usable = age <= refresh_after.saturating_add(stale_if_error);
+        (usable.then(|| Arc::clone(keys)), age < refresh_after)
     }
 
     /// Joins the fetch under way, or begins one if the floor allows.

@@ -274,13 +274,17 @@ async fn times_hold_within_the_leeway() {
 #[tokio::test]
 async fn the_organisation_is_one_the_issuer_may_name() {
     let signer = Signer::ed(None, 1);
-    let second = OrgId::new();
+    let absent = OrgId::new();
     let one = Bench::with_keys(vec![signer.config()], |_| {});
-    let two = Bench::with_keys(vec![signer.config()], |issuer| issuer.orgs.push(second));
+    let two = Bench::with_keys(vec![signer.config()], |issuer| issuer.orgs.push(absent));
+    let unlisted = one.store.add_org();
     let named = |org: &str| signer.sign(&with(&json!({"org_id": org})));
 
     assert!(one.check(&named(&one.org.to_string())).await.is_ok());
-    assert!(one.refused(&named(&second.to_string())).await, "not listed");
+    assert!(
+        one.refused(&named(&unlisted.to_string())).await,
+        "not listed"
+    );
     assert!(one.refused(&named("")).await);
     assert!(
         one.refused(&signer.sign(&with(&json!({"org_id": null}))))
@@ -292,7 +296,7 @@ async fn the_organisation_is_one_the_issuer_may_name() {
         "unnamed although there are two"
     );
     assert!(
-        two.refused(&named(&second.to_string())).await,
+        two.refused(&named(&absent.to_string())).await,
         "listed, but the store has no such organisation"
     );
 }
