@@ -47,12 +47,21 @@ where
 {
     fn new(capacity: u64) -> Self {
         // Least recently used: frequency-based admission would keep a new token out of a full map for long.
-        let entries = Cache::builder().max_capacity(capacity).eviction_policy(EvictionPolicy::lru()).build();
-        Self { entries, removals: AtomicU64::new(0) }
+        let entries = Cache::builder()
+            .max_capacity(capacity)
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Self {
+            entries,
+            removals: AtomicU64::new(0),
+        }
     }
 
     fn get(&self, key: &K, now: Instant) -> Option<V> {
-        self.entries.get(key).filter(|kept| now < kept.until).map(|kept| kept.value)
+        self.entries
+            .get(key)
+            .filter(|kept| now < kept.until)
+            .map(|kept| kept.value)
     }
 
     /// Taken before the store is read.
@@ -107,7 +116,11 @@ pub(in crate::auth) struct TokenCache {
 
 impl TokenCache {
     pub(in crate::auth) fn new(entries: u64, ttl: Duration) -> Self {
-        Self { good: Shelf::new(entries), bad: Shelf::new(REFUSED_ENTRIES), ttl }
+        Self {
+            good: Shelf::new(entries),
+            bad: Shelf::new(REFUSED_ENTRIES),
+            ttl,
+        }
     }
 
     /// The kept verdict. `wall` is asked only for credentials that end.
@@ -126,21 +139,34 @@ impl TokenCache {
     }
 
     pub(in crate::auth) fn tickets(&self) -> Tickets {
-        Tickets { good: self.good.ticket(), bad: self.bad.ticket() }
+        Tickets {
+            good: self.good.ticket(),
+            bad: self.bad.ticket(),
+        }
     }
 
-    pub(in crate::auth) fn keep(&self, tickets: Tickets, digest: Digest, claims: Arc<TokenClaims>, wall: Timestamp) {
-        let left = claims.expires_at.map_or(self.ttl, |end| Duration::try_from(end.duration_since(wall)).unwrap_or_default());
+    pub(in crate::auth) fn keep(
+        &self,
+        tickets: Tickets,
+        digest: Digest,
+        claims: Arc<TokenClaims>,
+        wall: Timestamp,
+    ) {
+        let left = claims.expires_at.map_or(self.ttl, |end| {
+            Duration::try_from(end.duration_since(wall)).unwrap_or_default()
+        });
         let ttl = left.min(self.ttl);
         if !ttl.is_zero() {
-            self.good.insert(tickets.good, digest, claims, Instant::now() + ttl);
+            self.good
+                .insert(tickets.good, digest, claims, Instant::now() + ttl);
         }
     }
 
     pub(in crate::auth) fn refuse(&self, tickets: Tickets, digest: Digest, refusal: Refusal) {
         let ttl = REFUSED_TTL.min(self.ttl);
         if !ttl.is_zero() {
-            self.bad.insert(tickets.bad, digest, refusal, Instant::now() + ttl);
+            self.bad
+                .insert(tickets.bad, digest, refusal, Instant::now() + ttl);
         }
     }
 
@@ -171,26 +197,48 @@ pub(in crate::auth) struct AgentCache {
 
 impl AgentCache {
     pub(in crate::auth) fn new(entries: u64, ttl: Duration) -> Self {
-        Self { known: Shelf::new(entries), unknown: Shelf::new(REFUSED_ENTRIES), ttl }
+        Self {
+            known: Shelf::new(entries),
+            unknown: Shelf::new(REFUSED_ENTRIES),
+            ttl,
+        }
     }
 
     /// The agent's status, or that there is no such agent in the organisation.
     pub(in crate::auth) fn get(&self, key: AgentKey) -> Option<Option<AgentStatus>> {
         let now = Instant::now();
-        self.known.get(&key, now).map(Some).or_else(|| self.unknown.get(&key, now).map(|()| None))
+        self.known
+            .get(&key, now)
+            .map(Some)
+            .or_else(|| self.unknown.get(&key, now).map(|()| None))
     }
 
     pub(in crate::auth) fn tickets(&self) -> Tickets {
-        Tickets { good: self.known.ticket(), bad: self.unknown.ticket() }
+        Tickets {
+            good: self.known.ticket(),
+            bad: self.unknown.ticket(),
+        }
     }
 
-    pub(in crate::auth) fn keep(&self, tickets: Tickets, key: AgentKey, status: Option<AgentStatus>) {
+    pub(in crate::auth) fn keep(
+        &self,
+        tickets: Tickets,
+        key: AgentKey,
+        status: Option<AgentStatus>,
+    ) {
         if self.ttl.is_zero() {
             return;
         }
         match status {
-            Some(status) => self.known.insert(tickets.good, key, status, Instant::now() + self.ttl),
-            None => self.unknown.insert(tickets.bad, key, (), Instant::now() + REFUSED_TTL.min(self.ttl)),
+            Some(status) => self
+                .known
+                .insert(tickets.good, key, status, Instant::now() + self.ttl),
+            None => self.unknown.insert(
+                tickets.bad,
+                key,
+                (),
+                Instant::now() + REFUSED_TTL.min(self.ttl),
+            ),
         }
     }
 
@@ -202,5 +250,68 @@ impl AgentCache {
     pub(in crate::auth) fn clear(&self) {
         self.known.remove_if(|_, _| true);
         self.unknown.remove_if(|_, ()| true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{AgentCache, Refusal, TokenCache};
+    use crate::auth::testing::start;
+    use crate::auth::{Permissions, TokenClaims};
+    use crate::ids::{AgentId, OrgId, TokenId};
+    use crate::store::AgentStatus;
+
+    const DIGEST: [u8; 32] = [1; 32];
+
+    fn claims() -> Arc<TokenClaims> {
+        let (token, org, permissions) = (TokenId::new(), OrgId::new(), Permissions::NONE);
+        Arc::new(TokenClaims {
+            token,
+            org,
+            agent: None,
+            user: None,
+            permissions,
+            expires_at: None,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_older_than_a_removal_is_not_kept() {
+        let cache = TokenCache::new(10, Duration::from_secs(30));
+        let (before, claims) = (cache.tickets(), claims());
+        cache.remove_token(TokenId::new());
+        cache.keep(before, DIGEST, Arc::clone(&claims), start());
+        assert_eq!(cache.get(&DIGEST, start), None);
+        cache.refuse(before, DIGEST, Refusal::Invalid);
+        assert_eq!(cache.get(&DIGEST, start), None);
+
+        cache.keep(cache.tickets(), DIGEST, Arc::clone(&claims), start());
+        assert_eq!(cache.get(&DIGEST, start), Some(Ok(claims)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_read_before_its_change_is_not_kept() {
+        let cache = AgentCache::new(10, Duration::from_secs(30));
+        let key = (OrgId::new(), AgentId::new());
+        for status in [Some(AgentStatus::Active), None] {
+            let before = cache.tickets();
+            cache.remove(key);
+            cache.keep(before, key, status);
+            assert_eq!(cache.get(key), None);
+            cache.keep(cache.tickets(), key, status);
+            assert_eq!(cache.get(key), Some(status));
+            cache.clear();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_lifetime_nothing_is_kept() {
+        let cache = TokenCache::new(10, Duration::ZERO);
+        cache.keep(cache.tickets(), DIGEST, claims(), start());
+        cache.refuse(cache.tickets(), DIGEST, Refusal::Invalid);
+        assert_eq!(cache.get(&DIGEST, start), None);
     }
 }

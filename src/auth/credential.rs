@@ -57,14 +57,24 @@ mod tests {
     #[test]
     fn a_credential_is_bounded_and_visible() {
         assert!(Credential::new(&"x".repeat(Credential::MAX)).is_some());
-        for bad in ["", "a b", "a\t", "sch\u{f6}n", &"x".repeat(Credential::MAX + 1)] {
+        for bad in [
+            "",
+            "a b",
+            "a\t",
+            "sch\u{f6}n",
+            &"x".repeat(Credential::MAX + 1),
+        ] {
             assert!(Credential::new(bad).is_none(), "{} bytes", bad.len());
         }
     }
 
     #[test]
     fn debug_output_shows_no_secret() {
-        let shown = format!("{:?} {:?}", Credential::new("canary"), Secret::new("canary".to_owned()));
+        let shown = format!(
+            "{:?} {:?}",
+            Credential::new("canary"),
+            Secret::new("canary".to_owned())
+        );
         assert!(!shown.contains("canary"), "{shown}");
     }
 }

@@ -26,10 +26,17 @@ pub async fn operator_principal(
     agent: AgentId,
     user: Option<UserId>,
 ) -> Result<Principal, OperatorError> {
-    store.agent(org, agent).await?.ok_or(OperatorError::NoSuchAgent)?;
+    store
+        .agent(org, agent)
+        .await?
+        .ok_or(OperatorError::NoSuchAgent)?;
     // No token stands behind it; the nil identifier belongs to none.
     let token = TokenId::from_bytes([0; 16]);
-    Ok(Principal::new(Scope::new(org, agent, user), token, Permissions::all()))
+    Ok(Principal::new(
+        Scope::new(org, agent, user),
+        token,
+        Permissions::all(),
+    ))
 }
 
 #[cfg(test)]
@@ -45,7 +52,9 @@ mod tests {
         let store = TestStore::default();
         let org = store.add_org();
         let agent = store.add_agent(org, AgentStatus::Suspended);
-        let principal = operator_principal(&store, org, agent, Some("ann".parse().unwrap())).await.unwrap();
+        let principal = operator_principal(&store, org, agent, Some("ann".parse().unwrap()))
+            .await
+            .unwrap();
         assert!(principal.may(Permissions::all()));
         assert_eq!((principal.org(), principal.agent()), (org, agent));
 

@@ -93,15 +93,43 @@ pub struct IssuedToken {
 ///
 /// # Errors
 /// When the random source fails.
-pub fn issue(key: &TokenKey, entropy: &dyn Entropy, new: NewToken) -> Result<IssuedToken, EntropyError> {
+pub fn issue(
+    key: &TokenKey,
+    entropy: &dyn Entropy,
+    new: NewToken,
+) -> Result<IssuedToken, EntropyError> {
     let mut secret = [0_u8; SECRET_BYTES];
     entropy.fill(&mut secret)?;
     let id = TokenId::new();
     let text = format!("{PREFIX}{id}_{}", URL_SAFE_NO_PAD.encode(secret));
-    let digest = Credential::new(&text).map(|credential| key.digest(credential)).ok_or(EntropyError)?;
-    let NewToken { org, agent, user, name, permissions, created_at, expires_at } = new;
-    let row = StoredToken { id, org, agent, user, name, permissions, digest, created_at, expires_at, revoked_at: None };
-    Ok(IssuedToken { secret: Secret::new(text), row })
+    let digest = Credential::new(&text)
+        .map(|credential| key.digest(credential))
+        .ok_or(EntropyError)?;
+    let NewToken {
+        org,
+        agent,
+        user,
+        name,
+        permissions,
+        created_at,
+        expires_at,
+    } = new;
+    let row = StoredToken {
+        id,
+        org,
+        agent,
+        user,
+        name,
+        permissions,
+        digest,
+        created_at,
+        expires_at,
+        revoked_at: None,
+    };
+    Ok(IssuedToken {
+        secret: Secret::new(text),
+        row,
+    })
 }
 
 /// Whether a credential claims to be of this kind.
@@ -111,9 +139,14 @@ pub(in crate::auth) fn is_pat(credential: Credential<'_>) -> bool {
 
 /// The identifier of a well-formed token.
 pub(in crate::auth) fn parse(credential: Credential<'_>) -> Option<TokenId> {
-    let (id, rest) = credential.as_str().strip_prefix(PREFIX)?.split_at_checked(ID_CHARS)?;
+    let (id, rest) = credential
+        .as_str()
+        .strip_prefix(PREFIX)?
+        .split_at_checked(ID_CHARS)?;
     let secret = rest.strip_prefix('_')?;
-    let encoded = secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let encoded = secret
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if secret.len() != SECRET_CHARS || !encoded {
         return None;
     }
@@ -155,12 +188,19 @@ mod tests {
                     return c;
                 }
                 flipped = true;
-                if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
+                if c.is_ascii_lowercase() {
+                    c.to_ascii_uppercase()
+                } else {
+                    c.to_ascii_lowercase()
+                }
             })
             .collect();
         let changed: String = changed.chars().rev().collect();
         assert!(changed.eq_ignore_ascii_case(issued.secret.expose()));
-        assert!(!same_digest(&key.digest(Credential::new(&changed).unwrap()), &issued.row.digest));
+        assert!(!same_digest(
+            &key.digest(Credential::new(&changed).unwrap()),
+            &issued.row.digest
+        ));
     }
 
     #[test]

@@ -36,13 +36,24 @@ pub(crate) struct TestStore {
 
 impl TestStore {
     pub(crate) fn add_org(&self) -> OrgId {
-        let org = Org { id: OrgId::new(), name: "org".to_owned(), status: OrgStatus::Active, created_at: start() };
+        let org = Org {
+            id: OrgId::new(),
+            name: "org".to_owned(),
+            status: OrgStatus::Active,
+            created_at: start(),
+        };
         self.orgs.lock().insert(org.id, org.clone());
         org.id
     }
 
     pub(crate) fn add_agent(&self, org: OrgId, status: AgentStatus) -> AgentId {
-        let agent = Agent { id: AgentId::new(), org, name: "agent".to_owned(), status, created_at: start() };
+        let agent = Agent {
+            id: AgentId::new(),
+            org,
+            name: "agent".to_owned(),
+            status,
+            created_at: start(),
+        };
         self.agents.lock().insert(agent.id, agent.clone());
         agent.id
     }
@@ -63,7 +74,11 @@ impl TestStore {
         if self.hanging.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        if self.down.load(Ordering::Relaxed) { Err(StoreError::Unavailable("down".to_owned())) } else { Ok(answer()) }
+        if self.down.load(Ordering::Relaxed) {
+            Err(StoreError::Unavailable("down".to_owned()))
+        } else {
+            Ok(answer())
+        }
     }
 }
 
@@ -80,7 +95,11 @@ impl IdentityStore for TestStore {
         Ok(self.orgs.lock().values().cloned().collect())
     }
     async fn set_org_status(&self, id: OrgId, status: OrgStatus) -> Result<(), StoreError> {
-        self.orgs.lock().get_mut(&id).ok_or(StoreError::Missing("organisation"))?.status = status;
+        self.orgs
+            .lock()
+            .get_mut(&id)
+            .ok_or(StoreError::Missing("organisation"))?
+            .status = status;
         Ok(())
     }
     async fn create_agent(&self, agent: Agent) -> Result<(), StoreError> {
@@ -88,13 +107,35 @@ impl IdentityStore for TestStore {
         Ok(())
     }
     async fn agent(&self, org: OrgId, id: AgentId) -> Result<Option<Agent>, StoreError> {
-        self.read(|| self.agents.lock().get(&id).filter(|agent| agent.org == org).cloned()).await
+        self.read(|| {
+            self.agents
+                .lock()
+                .get(&id)
+                .filter(|agent| agent.org == org)
+                .cloned()
+        })
+        .await
     }
     async fn agents(&self, org: OrgId) -> Result<Vec<Agent>, StoreError> {
-        Ok(self.agents.lock().values().filter(|agent| agent.org == org).cloned().collect())
+        Ok(self
+            .agents
+            .lock()
+            .values()
+            .filter(|agent| agent.org == org)
+            .cloned()
+            .collect())
     }
-    async fn set_agent_status(&self, _: OrgId, id: AgentId, status: AgentStatus) -> Result<(), StoreError> {
-        self.agents.lock().get_mut(&id).ok_or(StoreError::Missing("agent"))?.status = status;
+    async fn set_agent_status(
+        &self,
+        _: OrgId,
+        id: AgentId,
+        status: AgentStatus,
+    ) -> Result<(), StoreError> {
+        self.agents
+            .lock()
+            .get_mut(&id)
+            .ok_or(StoreError::Missing("agent"))?
+            .status = status;
         Ok(())
     }
     async fn create_token(&self, token: StoredToken) -> Result<(), StoreError> {
@@ -105,10 +146,21 @@ impl IdentityStore for TestStore {
         self.read(|| self.tokens.lock().get(&id).cloned()).await
     }
     async fn tokens(&self, org: OrgId) -> Result<Vec<StoredToken>, StoreError> {
-        Ok(self.tokens.lock().values().filter(|token| token.org == org).cloned().collect())
+        Ok(self
+            .tokens
+            .lock()
+            .values()
+            .filter(|token| token.org == org)
+            .cloned()
+            .collect())
     }
     async fn revoke_token(&self, id: TokenId, at: Timestamp) -> Result<(), StoreError> {
-        self.tokens.lock().get_mut(&id).ok_or(StoreError::Missing("token"))?.revoked_at.get_or_insert(at);
+        self.tokens
+            .lock()
+            .get_mut(&id)
+            .ok_or(StoreError::Missing("token"))?
+            .revoked_at
+            .get_or_insert(at);
         Ok(())
     }
 }
@@ -167,7 +219,15 @@ pub(crate) fn token_key() -> TokenKey {
 }
 
 pub(crate) fn new_token(org: OrgId) -> NewToken {
-    NewToken { org, agent: None, user: None, name: "t".to_owned(), permissions: Permissions::CHAT, created_at: start(), expires_at: None }
+    NewToken {
+        org,
+        agent: None,
+        user: None,
+        name: "t".to_owned(),
+        permissions: Permissions::CHAT,
+        created_at: start(),
+        expires_at: None,
+    }
 }
 
 /// A verifier with what it stands on.
@@ -181,7 +241,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// One organisation and no issuer.
     pub(crate) fn new() -> Self {
-        Self::with(AuthConfig::default(), |_| Vec::new(), HashMap::new())
+        Self::with(AuthConfig::default(), |_| Vec::new(), &HashMap::new())
     }
 
     /// One issuer with these static keys.
@@ -192,31 +252,44 @@ impl Bench {
             change(&mut issuer);
             vec![issuer]
         };
-        Self::with(AuthConfig::default(), issuers, HashMap::new())
+        Self::with(AuthConfig::default(), issuers, &HashMap::new())
     }
 
     /// One issuer with this key set.
-    pub(crate) fn with_key_set(source: Arc<FakeKeySet>) -> Self {
+    pub(crate) fn with_key_set(source: &Arc<FakeKeySet>) -> Self {
         let issuers = |org| {
             let mut issuer = issuer(org);
             issuer.jwks_url = Some("https://issuer.example/keys".to_owned());
             vec![issuer]
         };
-        Self::with(AuthConfig::default(), issuers, HashMap::from([(ISSUER.to_owned(), source as Arc<dyn KeySetSource>)]))
+        Self::with(
+            AuthConfig::default(),
+            issuers,
+            &HashMap::from([(
+                ISSUER.to_owned(),
+                Arc::clone(source) as Arc<dyn KeySetSource>,
+            )]),
+        )
     }
 
     pub(crate) fn with(
         mut config: AuthConfig,
         issuers: impl FnOnce(OrgId) -> Vec<IssuerConfig>,
-        sources: HashMap<String, Arc<dyn KeySetSource>>,
+        sources: &HashMap<String, Arc<dyn KeySetSource>>,
     ) -> Self {
         let store = Arc::new(TestStore::default());
         let clock = Arc::new(HandClock::default());
         let org = store.add_org();
         config.issuers = issuers(org);
         let identities: Arc<dyn IdentityStore> = store.clone();
-        let verifier = Verifier::new(identities, token_key(), &config, clock.clone(), &sources).unwrap();
-        Self { store, clock, verifier, org }
+        let verifier =
+            Verifier::new(identities, token_key(), &config, clock.clone(), sources).unwrap();
+        Self {
+            store,
+            clock,
+            verifier,
+            org,
+        }
     }
 }
 
@@ -225,7 +298,10 @@ pub(crate) const AUDIENCE: &str = "ibex";
 
 /// An issuer for one organisation, without keys.
 pub(crate) fn issuer(org: OrgId) -> IssuerConfig {
-    toml::from_str(&format!("issuer = \"{ISSUER}\"\naudience = [\"{AUDIENCE}\", \"other\"]\norgs = [\"{org}\"]")).unwrap()
+    toml::from_str(&format!(
+        "issuer = \"{ISSUER}\"\naudience = [\"{AUDIENCE}\", \"other\"]\norgs = [\"{org}\"]"
+    ))
+    .unwrap()
 }
 
 /// The claims that [`issuer`] accepts, for ten minutes.
@@ -242,7 +318,11 @@ pub(crate) const WEAK_RSA_PUBLIC_PEM: &str = include_str!("testdata/rsa-1024.pub
 
 /// The public half of [`RSA_TOKEN`]'s key as a member of a set.
 pub(crate) fn rsa_jwk(pem: &str) -> Value {
-    let mut jwk = Jwk::from_decoding_key(&DecodingKey::from_rsa_pem(pem.as_bytes()).unwrap(), Some(Algorithm::RS256)).unwrap();
+    let mut jwk = Jwk::from_decoding_key(
+        &DecodingKey::from_rsa_pem(pem.as_bytes()).unwrap(),
+        Some(Algorithm::RS256),
+    )
+    .unwrap();
     jwk.common.key_id = Some(RSA_KID.to_owned());
     serde_json::to_value(jwk).unwrap()
 }
@@ -250,7 +330,13 @@ pub(crate) fn rsa_jwk(pem: &str) -> Value {
 /// The same as an operator configures it.
 pub(crate) fn rsa_config(pem: &str) -> KeyConfig {
     let public_key_pem = Some(pem.to_owned());
-    KeyConfig { kid: Some(RSA_KID.to_owned()), algorithm: "RS256".to_owned(), secret: None, public_key_pem, file: None }
+    KeyConfig {
+        kid: Some(RSA_KID.to_owned()),
+        algorithm: "RS256".to_owned(),
+        secret: None,
+        public_key_pem,
+        file: None,
+    }
 }
 
 /// A signing key of an issuer, with a fixed seed for the small ones.
@@ -263,19 +349,35 @@ pub(crate) struct Signer {
 
 impl Signer {
     pub(crate) fn ed(kid: Option<&'static str>, seed: u8) -> Self {
-        const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+        const PKCS8: [u8; 16] =
+            *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
         let der = [&PKCS8[..], &[seed; 32]].concat();
-        Self { kid, algorithm: Algorithm::EdDSA, key: EncodingKey::from_ed_der(&der), secret: None }
+        Self {
+            kid,
+            algorithm: Algorithm::EdDSA,
+            key: EncodingKey::from_ed_der(&der),
+            secret: None,
+        }
     }
 
     pub(crate) fn ec(kid: Option<&'static str>, seed: u8) -> Self {
         const PKCS8: &[u8] = b"\x30\x41\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x04\x27\x30\x25\x02\x01\x01\x04\x20";
         let der = [PKCS8, &[seed; 32]].concat();
-        Self { kid, algorithm: Algorithm::ES256, key: EncodingKey::from_ec_der(&der), secret: None }
+        Self {
+            kid,
+            algorithm: Algorithm::ES256,
+            key: EncodingKey::from_ec_der(&der),
+            secret: None,
+        }
     }
 
     pub(crate) fn hs(kid: Option<&'static str>, secret: &[u8]) -> Self {
-        Self { kid, algorithm: Algorithm::HS256, key: EncodingKey::from_secret(secret), secret: Some(secret.to_vec()) }
+        Self {
+            kid,
+            algorithm: Algorithm::HS256,
+            key: EncodingKey::from_secret(secret).unwrap(),
+            secret: Some(secret.to_vec()),
+        }
     }
 
     pub(crate) fn header(&self) -> Header {
@@ -304,19 +406,33 @@ impl Signer {
         let secret = self.secret.as_ref().map(|bytes| STANDARD.encode(bytes));
         let public_key_pem = secret.is_none().then(|| self.public_pem());
         let algorithm = format!("{:?}", self.algorithm);
-        KeyConfig { kid: self.kid.map(str::to_owned), algorithm, secret, public_key_pem, file: None }
+        KeyConfig {
+            kid: self.kid.map(str::to_owned),
+            algorithm,
+            secret,
+            public_key_pem,
+            file: None,
+        }
     }
 
     fn public_pem(&self) -> String {
         const ED: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
         const EC: &[u8] = b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04";
         let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
-        let der = match Jwk::from_encoding_key(&self.key, self.algorithm).unwrap().algorithm {
-            AlgorithmParameters::OctetKeyPair(key) => [ED, &bytes(&key.x)].concat(),
-            AlgorithmParameters::EllipticCurve(key) => [EC, &bytes(&key.x), &bytes(&key.y)].concat(),
-            other => unreachable!("{other:?} has no such form"),
+        let parameters = Jwk::from_encoding_key(&self.key, self.algorithm)
+            .unwrap()
+            .algorithm;
+        let der = if let AlgorithmParameters::OctetKeyPair(key) = &parameters {
+            [ED, &bytes(&key.x)].concat()
+        } else if let AlgorithmParameters::EllipticCurve(key) = &parameters {
+            [EC, &bytes(&key.x), &bytes(&key.y)].concat()
+        } else {
+            unreachable!("no other kind of key signs here")
         };
-        format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
+        format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            STANDARD.encode(der)
+        )
     }
 }
 
@@ -330,7 +446,11 @@ pub(crate) struct FakeKeySet {
 
 impl FakeKeySet {
     pub(crate) fn serving(keys: &[Value]) -> Arc<Self> {
-        let fake = Self { body: Mutex::default(), hanging: AtomicBool::default(), fetches: AtomicUsize::default() };
+        let fake = Self {
+            body: Mutex::default(),
+            hanging: AtomicBool::default(),
+            fetches: AtomicUsize::default(),
+        };
         fake.serve(keys);
         Arc::new(fake)
     }
@@ -362,6 +482,9 @@ impl KeySetSource for FakeKeySet {
         if self.hanging.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        self.body.lock().clone().ok_or_else(|| KeySetError::Fetch("connection refused".to_owned()))
+        self.body
+            .lock()
+            .clone()
+            .ok_or_else(|| KeySetError::Fetch("connection refused".to_owned()))
     }
 }

@@ -42,7 +42,12 @@ impl ClaimRules {
         }
         let mut default_permissions = Permissions::NONE;
         for name in &config.default_permissions {
-            let one = Permissions::named(name).ok_or_else(|| ("default_permissions", format!("there is no permission \"{name}\"")))?;
+            let one = Permissions::named(name).ok_or_else(|| {
+                (
+                    "default_permissions",
+                    format!("there is no permission \"{name}\""),
+                )
+            })?;
             default_permissions = default_permissions.with(one);
         }
         Ok(Self {
@@ -58,20 +63,38 @@ impl ClaimRules {
     }
 
     /// The token's claims at `now`, or nothing if one of them is missing, ill-formed, out of time or beyond what the issuer may say.
-    pub(super) fn read(&self, claims: &Map<String, Value>, token: Credential<'_>, now: Timestamp) -> Option<TokenClaims> {
-        let expires_at = numeric_date(claims.get("exp")?)?.checked_add(self.leeway).unwrap_or(Timestamp::MAX);
+    pub(super) fn read(
+        &self,
+        claims: &Map<String, Value>,
+        token: Credential<'_>,
+        now: Timestamp,
+    ) -> Option<TokenClaims> {
+        let expires_at = numeric_date(claims.get("exp")?)?
+            .checked_add(self.leeway)
+            .unwrap_or(Timestamp::MAX);
         if let Some(not_before) = claims.get("nbf")
-            && now < numeric_date(not_before)?.checked_sub(self.leeway).unwrap_or(Timestamp::MIN)
+            && now
+                < numeric_date(not_before)?
+                    .checked_sub(self.leeway)
+                    .unwrap_or(Timestamp::MIN)
         {
             return None;
         }
-        let user = self.user.as_ref().map(|claim| text_id(claims.get(claim)?)).map_or(Some(None), |user| user.map(Some))?;
+        let user = self
+            .user
+            .as_ref()
+            .map(|claim| text_id(claims.get(claim)?))
+            .map_or(Some(None), |user| user.map(Some))?;
         let read = TokenClaims {
             token: self.token_id(claims, token),
             org: self.org(claims)?,
-            agent: claims.get(&self.agent).map_or(Some(None), |agent| text_id(agent).map(Some))?,
+            agent: claims
+                .get(&self.agent)
+                .map_or(Some(None), |agent| text_id(agent).map(Some))?,
             user,
-            permissions: claims.get(&self.permissions).map_or(Some(self.default_permissions), permissions)?,
+            permissions: claims
+                .get(&self.permissions)
+                .map_or(Some(self.default_permissions), permissions)?,
             expires_at: Some(expires_at),
         };
         (!read.has_expired(now)).then_some(read)
@@ -88,8 +111,16 @@ impl ClaimRules {
 
     /// A stable identifier for limits and revocation: from the issuer and the token's own identifier, else its subject, else its text.
     fn token_id(&self, claims: &Map<String, Value>, token: Credential<'_>) -> TokenId {
-        let own = |name: &'static str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(|text| (name, text));
-        let (kind, text) = own("jti").or_else(|| own("sub")).unwrap_or(("token", token.as_str()));
+        let own = |name: &'static str| {
+            claims
+                .get(name)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .map(|text| (name, text))
+        };
+        let (kind, text) = own("jti")
+            .or_else(|| own("sub"))
+            .unwrap_or(("token", token.as_str()));
         let mut hash = Sha256::new();
         for part in ["ibex token id", &self.issuer, kind, text] {
             hash.update((part.len() as u64).to_be_bytes());
@@ -104,7 +135,9 @@ impl ClaimRules {
 
 /// Whether an identifier was derived from a JWT; those of stored tokens never are.
 pub(in crate::auth) fn is_derived(id: TokenId) -> bool {
-    id.as_bytes().get(6).is_some_and(|byte| byte >> 4 == DERIVED_VERSION)
+    id.as_bytes()
+        .get(6)
+        .is_some_and(|byte| byte >> 4 == DERIVED_VERSION)
 }
 
 /// Seconds since the epoch, a fraction allowed (RFC 7519, section 2).
@@ -123,10 +156,20 @@ fn text_id<T: FromStr>(value: &Value) -> Option<T> {
 
 /// An array of names or one space-separated string. Names of other systems are passed over.
 fn permissions(value: &Value) -> Option<Permissions> {
-    let union = |set: Permissions, name: &str| set.with(Permissions::named(name).unwrap_or_default());
+    let union =
+        |set: Permissions, name: &str| set.with(Permissions::named(name).unwrap_or_default());
     match value {
-        Value::String(names) => Some(names.split_ascii_whitespace().fold(Permissions::NONE, union)),
-        Value::Array(names) => Some(names.iter().filter_map(Value::as_str).fold(Permissions::NONE, union)),
+        Value::String(names) => Some(
+            names
+                .split_ascii_whitespace()
+                .fold(Permissions::NONE, union),
+        ),
+        Value::Array(names) => Some(
+            names
+                .iter()
+                .filter_map(Value::as_str)
+                .fold(Permissions::NONE, union),
+        ),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     }
 }

@@ -48,7 +48,11 @@ pub(super) enum Keys {
 
 impl Keys {
     /// The keys among which the token's is.
-    pub(super) async fn for_token(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Arc<[Key]>, KeySetError> {
+    pub(super) async fn for_token(
+        &self,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Arc<[Key]>, KeySetError> {
         match self {
             Self::Static(keys) => Ok(Arc::clone(keys)),
             Self::Fetched(set) => set.for_token(kid, algorithm).await,
@@ -61,18 +65,27 @@ impl Issuers {
     ///
     /// # Errors
     /// With every fault at once.
-    pub fn new(config: &AuthConfig, sources: &HashMap<String, Arc<dyn KeySetSource>>) -> Result<Self, AuthSetupError> {
+    pub fn new(
+        config: &AuthConfig,
+        sources: &HashMap<String, Arc<dyn KeySetSource>>,
+    ) -> Result<Self, AuthSetupError> {
         let mut faults = Vec::new();
         let mut by_name = HashMap::new();
         for (index, issuer) in config.issuers.iter().enumerate() {
-            let mut fault = |key: &str, reason: &str| faults.push(format!("auth.issuers[{index}].{key}: {reason}"));
+            let mut fault = |key: &str, reason: &str| {
+                faults.push(format!("auth.issuers[{index}].{key}: {reason}"))
+            };
             if by_name.contains_key(&issuer.issuer) {
                 fault("issuer", "named twice");
             }
             let read = Issuer::new(issuer, sources.get(&issuer.issuer), &mut fault);
             by_name.extend(read.map(|read| (issuer.issuer.clone(), read)));
         }
-        if faults.is_empty() { Ok(Self { by_name }) } else { Err(AuthSetupError(faults)) }
+        if faults.is_empty() {
+            Ok(Self { by_name })
+        } else {
+            Err(AuthSetupError(faults))
+        }
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Issuer> {
@@ -81,8 +94,13 @@ impl Issuers {
 }
 
 impl Issuer {
-    fn new(config: &IssuerConfig, source: Option<&Arc<dyn KeySetSource>>, fault: &mut impl FnMut(&str, &str)) -> Option<Self> {
-        let blank = |texts: &[String]| texts.is_empty() || texts.iter().any(|text| text.trim().is_empty());
+    fn new(
+        config: &IssuerConfig,
+        source: Option<&Arc<dyn KeySetSource>>,
+        fault: &mut impl FnMut(&str, &str),
+    ) -> Option<Self> {
+        let blank =
+            |texts: &[String]| texts.is_empty() || texts.iter().any(|text| text.trim().is_empty());
         if config.issuer.trim().is_empty() {
             fault("issuer", "must not be empty");
         }
@@ -95,7 +113,9 @@ impl Issuer {
         if config.leeway_s > MAX_LEEWAY_S {
             fault("leeway_s", "must be at most 300");
         }
-        let claims = ClaimRules::new(config).map_err(|(key, reason)| fault(key, &reason)).ok();
+        let claims = ClaimRules::new(config)
+            .map_err(|(key, reason)| fault(key, &reason))
+            .ok();
         let keys = match (&config.jwks_url, config.keys.is_empty()) {
             (None, false) => static_keys(config, fault),
             (Some(_), true) => fetched_keys(config, source, fault),
@@ -104,7 +124,12 @@ impl Issuer {
                 None
             }
         };
-        Some(Self { name: config.issuer.clone(), audience: config.audience.clone(), keys: keys?, claims: claims? })
+        Some(Self {
+            name: config.issuer.clone(),
+            audience: config.audience.clone(),
+            keys: keys?,
+            claims: claims?,
+        })
     }
 
     /// What the library checks: the one algorithm, issuer and audience, and that they and the expiry are there. Times are ours.
@@ -120,7 +145,11 @@ impl Issuer {
 }
 
 fn static_keys(config: &IssuerConfig, fault: &mut impl FnMut(&str, &str)) -> Option<Keys> {
-    let read = |(index, key)| Key::from_config(key).map_err(|reason| fault(&format!("keys[{index}]"), &reason)).ok();
+    let read = |(index, key)| {
+        Key::from_config(key)
+            .map_err(|reason| fault(&format!("keys[{index}]"), &reason))
+            .ok()
+    };
     let keys: Option<Vec<Key>> = config.keys.iter().enumerate().map(read).collect();
     Some(Keys::Static(keys?.into()))
 }
@@ -130,8 +159,11 @@ fn fetched_keys(
     source: Option<&Arc<dyn KeySetSource>>,
     fault: &mut impl FnMut(&str, &str),
 ) -> Option<Keys> {
-    let named: Option<Vec<Algorithm>> =
-        config.algorithms.iter().map(|name| algorithm_named(name).filter(|one| ASYMMETRIC.contains(one))).collect();
+    let named: Option<Vec<Algorithm>> = config
+        .algorithms
+        .iter()
+        .map(|name| algorithm_named(name).filter(|one| ASYMMETRIC.contains(one)))
+        .collect();
     let Some(named) = named else {
         fault("algorithms", "a key set serves RS256, ES256 and EdDSA only");
         return None;
@@ -140,11 +172,19 @@ fn fetched_keys(
         fault("jwks_url", "no source was opened for it");
         return None;
     };
-    let allowed = if named.is_empty() { ASYMMETRIC.to_vec() } else { named };
+    let allowed = if named.is_empty() {
+        ASYMMETRIC.to_vec()
+    } else {
+        named
+    };
     let timing = Timing {
         floor: Duration::from_millis(config.refresh_floor_ms),
         refresh_after: Duration::from_millis(config.refresh_after_ms),
         stale_if_error: Duration::from_millis(config.stale_if_error_ms),
     };
-    Some(Keys::Fetched(KeySet::new(Arc::clone(source), allowed, timing)))
+    Some(Keys::Fetched(KeySet::new(
+        Arc::clone(source),
+        allowed,
+        timing,
+    )))
 }

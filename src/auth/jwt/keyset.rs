@@ -89,8 +89,17 @@ struct State {
 }
 
 impl KeySet {
-    pub(super) fn new(source: Arc<dyn KeySetSource>, allowed: Vec<Algorithm>, timing: Timing) -> Self {
-        Self { source, allowed: allowed.into(), timing, state: Mutex::default() }
+    pub(super) fn new(
+        source: Arc<dyn KeySetSource>,
+        allowed: Vec<Algorithm>,
+        timing: Timing,
+    ) -> Self {
+        Self {
+            source,
+            allowed: allowed.into(),
+            timing,
+            state: Mutex::default(),
+        }
     }
 
     /// The set to check a token with: refreshed when it is old or does not know the token's key, as far as the floor allows.
@@ -118,8 +127,13 @@ impl KeySet {
             return (None, false);
         };
         let age = now.saturating_duration_since(*since);
-        let usable = age <= self.timing.refresh_after.saturating_add(self.timing.stale_if_error);
-        (usable.then(|| Arc::clone(keys)), age < self.timing.refresh_after)
+        let Timing {
+            refresh_after,
+            stale_if_error,
+            ..
+        } = self.timing;
+        let usable = age <= refresh_after.saturating_add(stale_if_error);
+        (usable.then(|| Arc::clone(keys)), age < refresh_after)
     }
 
     /// Joins the fetch under way, or begins one if the floor allows.
@@ -134,15 +148,22 @@ impl KeySet {
     fn fetch(&self, now: Instant) -> Option<(Fetch, Instant)> {
         let mut state = self.state.lock();
         // One that nobody drove for longer than it may take is given up.
-        let joinable = state.under_way.as_ref().filter(|(_, began)| now.saturating_duration_since(*began) <= FETCH_TIMEOUT);
+        let joinable = state
+            .under_way
+            .as_ref()
+            .filter(|(_, began)| now.saturating_duration_since(*began) <= FETCH_TIMEOUT);
         if let Some((fetch, began)) = joinable {
             return Some((fetch.clone(), *began));
         }
-        let floored = state.last_start.is_some_and(|start| now.saturating_duration_since(start) < self.timing.floor);
+        let floored = state
+            .last_start
+            .is_some_and(|start| now.saturating_duration_since(start) < self.timing.floor);
         if floored {
             return None;
         }
-        let fetch = fetch_and_read(Arc::clone(&self.source), Arc::clone(&self.allowed)).boxed().shared();
+        let fetch = fetch_and_read(Arc::clone(&self.source), Arc::clone(&self.allowed))
+            .boxed()
+            .shared();
         state.last_start = Some(now);
         state.under_way = Some((fetch.clone(), now));
         Some((fetch, now))
@@ -151,7 +172,11 @@ impl KeySet {
     /// Takes a fetch's result once, whichever of its waiters comes first.
     fn settle(&self, fetched: Fetched, began: Instant) {
         let mut state = self.state.lock();
-        if state.under_way.as_ref().is_none_or(|(_, started)| *started != began) {
+        if state
+            .under_way
+            .as_ref()
+            .is_none_or(|(_, started)| *started != began)
+        {
             return;
         }
         state.under_way = None;
@@ -165,12 +190,17 @@ impl KeySet {
 
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeySet").field("source", &self.source).field("timing", &self.timing).finish_non_exhaustive()
+        f.debug_struct("KeySet")
+            .field("source", &self.source)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
     }
 }
 
 async fn fetch_and_read(source: Arc<dyn KeySetSource>, allowed: Arc<[Algorithm]>) -> Fetched {
-    let body = timeout(FETCH_TIMEOUT, source.fetch()).await.map_err(|_| KeySetError::TimedOut)??;
+    let body = timeout(FETCH_TIMEOUT, source.fetch())
+        .await
+        .map_err(|_| KeySetError::TimedOut)??;
     read(&body, &allowed)
 }
 
@@ -185,6 +215,12 @@ fn read(body: &[u8], allowed: &[Algorithm]) -> Fetched {
         return Err(KeySetError::TooLarge);
     }
     let document: Document = serde_json::from_slice(body).map_err(|_| KeySetError::Malformed)?;
-    let jwks = document.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
-    Ok(jwks.filter_map(|jwk| Key::from_jwk(&jwk, allowed)).take(MAX_KEYS).collect())
+    let jwks = document
+        .keys
+        .into_iter()
+        .filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+    Ok(jwks
+        .filter_map(|jwk| Key::from_jwk(&jwk, allowed))
+        .take(MAX_KEYS)
+        .collect())
 }

@@ -46,13 +46,22 @@ struct Unverified {
 
 impl Issuers {
     /// Verifies a token: issuer, key, signature, audience, times, then the claims that make the principal.
-    pub(in crate::auth) async fn verify(&self, credential: Credential<'_>, clock: &dyn Clock) -> Result<TokenClaims, JwtError> {
+    pub(in crate::auth) async fn verify(
+        &self,
+        credential: Credential<'_>,
+        clock: &dyn Clock,
+    ) -> Result<TokenClaims, JwtError> {
         let token = credential.as_str();
         let header = header(token).ok_or(JwtError::Invalid)?;
-        let named: Unverified = dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Invalid)?;
+        let named: Unverified =
+            dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Invalid)?;
         let issuer = self.named(&named.iss).ok_or(JwtError::Invalid)?;
 
-        let keys = issuer.keys.for_token(header.kid.as_deref(), header.alg).await.map_err(JwtError::Keys)?;
+        let keys = issuer
+            .keys
+            .for_token(header.kid.as_deref(), header.alg)
+            .await
+            .map_err(JwtError::Keys)?;
         let validation = issuer.validation(header.alg);
         let claims = keys
             .iter()
@@ -60,14 +69,20 @@ impl Issuers {
             .find_map(|key| decode::<Map<String, Value>>(token, &key.verifying, &validation).ok())
             .ok_or(JwtError::Invalid)?
             .claims;
-        issuer.claims.read(&claims, credential, clock.now()).ok_or(JwtError::Invalid)
+        issuer
+            .claims
+            .read(&claims, credential, clock.now())
+            .ok_or(JwtError::Invalid)
     }
 }
 
 /// The header, if its algorithm is one of ours and it demands nothing that we do not know.
 fn header(token: &str) -> Option<Header> {
     let header = decode_header(token).ok()?;
-    let known = matches!(header.alg, Algorithm::HS256 | Algorithm::RS256 | Algorithm::ES256 | Algorithm::EdDSA);
+    let known = matches!(
+        header.alg,
+        Algorithm::HS256 | Algorithm::RS256 | Algorithm::ES256 | Algorithm::EdDSA
+    );
     // An extension marked critical must be understood, and none is; an encrypted or compressed token is not a signed one.
     let plain = header.crit.is_none() && header.enc.is_none() && header.zip.is_none();
     (known && plain).then_some(header)

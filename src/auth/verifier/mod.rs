@@ -118,7 +118,10 @@ impl Verifier {
             tokens: TokenCache::new(config.cache_entries, ttl),
             agents: AgentCache::new(config.cache_entries, ttl),
             // Least recently used: the default policy may decline to admit a new entry.
-            revoked: Cache::builder().max_capacity(REVOKED_ENTRIES).eviction_policy(EvictionPolicy::lru()).build(),
+            revoked: Cache::builder()
+                .max_capacity(REVOKED_ENTRIES)
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
             timeout: Duration::from_millis(config.timeout_ms),
         })
     }
@@ -136,13 +139,20 @@ impl Verifier {
         Box::pin(self.verify_now(credential, digest)).await
     }
 
-    async fn verify_now(&self, credential: Credential<'_>, digest: Digest) -> Result<Arc<TokenClaims>, AuthError> {
+    async fn verify_now(
+        &self,
+        credential: Credential<'_>,
+        digest: Digest,
+    ) -> Result<Arc<TokenClaims>, AuthError> {
         let tickets = self.tokens.tickets();
-        let verdict = timeout(self.timeout, self.judge(credential, &digest)).await.map_err(|_| Cause::TimedOut)??;
+        let verdict = timeout(self.timeout, self.judge(credential, &digest))
+            .await
+            .map_err(|_| Cause::TimedOut)??;
         match verdict {
             Ok(claims) => {
                 let claims = Arc::new(claims);
-                self.tokens.keep(tickets, digest, Arc::clone(&claims), self.clock.now());
+                self.tokens
+                    .keep(tickets, digest, Arc::clone(&claims), self.clock.now());
                 Ok(claims)
             }
             Err(refusal) => {
@@ -153,7 +163,11 @@ impl Verifier {
     }
 
     /// The verdict, from the store and the issuers' keys.
-    async fn judge(&self, credential: Credential<'_>, digest: &Digest) -> Result<Result<TokenClaims, Refusal>, Cause> {
+    async fn judge(
+        &self,
+        credential: Credential<'_>,
+        digest: &Digest,
+    ) -> Result<Result<TokenClaims, Refusal>, Cause> {
         let claims = if pat::is_pat(credential) {
             self.stored_token(credential, digest).await?
         } else if jwt::is_jwt(credential) {
@@ -164,19 +178,27 @@ impl Verifier {
         let Some(claims) = claims else {
             return Ok(Err(Refusal::Invalid));
         };
-        Ok(match self.store.org(claims.org).await?.map(|org| org.status) {
-            Some(OrgStatus::Active) => Ok(claims),
-            Some(OrgStatus::Suspended) => Err(Refusal::OrgSuspended),
-            None => Err(Refusal::Invalid),
-        })
+        Ok(
+            match self.store.org(claims.org).await?.map(|org| org.status) {
+                Some(OrgStatus::Active) => Ok(claims),
+                Some(OrgStatus::Suspended) => Err(Refusal::OrgSuspended),
+                None => Err(Refusal::Invalid),
+            },
+        )
     }
 
-    async fn stored_token(&self, credential: Credential<'_>, digest: &Digest) -> Result<Option<TokenClaims>, Cause> {
+    async fn stored_token(
+        &self,
+        credential: Credential<'_>,
+        digest: &Digest,
+    ) -> Result<Option<TokenClaims>, Cause> {
         let Some(id) = pat::parse(credential) else {
             return Ok(None);
         };
         let stored = self.store.token(id).await?;
-        let proven = stored.filter(|row| pat::same_digest(digest, &row.digest) && row.id == id && row.revoked_at.is_none());
+        let proven = stored.filter(|row| {
+            pat::same_digest(digest, &row.digest) && row.id == id && row.revoked_at.is_none()
+        });
         let claims = proven.map(|row| TokenClaims {
             token: row.id,
             org: row.org,
@@ -201,21 +223,38 @@ impl Verifier {
     /// # Errors
     /// When it does not. What a credential is bound to is compared before anything is looked up, and an unknown agent reads like a foreign
     /// one.
-    pub async fn bind(&self, claims: &TokenClaims, agent: Option<AgentId>, user: Option<UserId>) -> Result<Principal, BindError> {
+    pub async fn bind(
+        &self,
+        claims: &TokenClaims,
+        agent: Option<AgentId>,
+        user: Option<UserId>,
+    ) -> Result<Principal, BindError> {
         let agent = match (claims.agent, agent) {
-            (Some(bound), Some(named)) if bound != named => return Err(BindError::AgentNotAuthorized),
+            (Some(bound), Some(named)) if bound != named => {
+                return Err(BindError::AgentNotAuthorized);
+            }
             (bound, named) => bound.or(named).ok_or(BindError::MissingAgent)?,
         };
         let user = match (&claims.user, user) {
-            (Some(bound), Some(named)) if *bound != named => return Err(BindError::UserNotAuthorized),
+            (Some(bound), Some(named)) if *bound != named => {
+                return Err(BindError::UserNotAuthorized);
+            }
             (Some(bound), _) => Some(bound.clone()),
-            (None, Some(_)) if !claims.permissions.holds(Permissions::ACT_FOR_USER) => return Err(BindError::MayNotNameUser),
+            (None, Some(_)) if !claims.permissions.holds(Permissions::ACT_FOR_USER) => {
+                return Err(BindError::MayNotNameUser);
+            }
             (None, named) => named,
         };
         match self.agent_status(claims.org, agent).await? {
             None => Err(BindError::AgentNotAuthorized),
-            Some(AgentStatus::Active) => Ok(Principal::new(Scope::new(claims.org, agent, user), claims.token, claims.permissions)),
-            Some(AgentStatus::Paused | AgentStatus::Suspended | AgentStatus::Archived) => Err(BindError::AgentSuspended),
+            Some(AgentStatus::Active) => Ok(Principal::new(
+                Scope::new(claims.org, agent, user),
+                claims.token,
+                claims.permissions,
+            )),
+            Some(AgentStatus::Paused | AgentStatus::Suspended | AgentStatus::Archived) => {
+                Err(BindError::AgentSuspended)
+            }
         }
     }
 
@@ -224,9 +263,13 @@ impl Verifier {
             return Ok(kept);
         }
         let tickets = self.agents.tickets();
-        let found = timeout(self.timeout, self.store.agent(org, agent)).await.map_err(|_| Cause::TimedOut)??;
+        let found = timeout(self.timeout, self.store.agent(org, agent))
+            .await
+            .map_err(|_| Cause::TimedOut)??;
         // The store promises this; a wrong answer here would cross tenants, so it is checked as well.
-        let status = found.filter(|row| row.org == org && row.id == agent).map(|row| row.status);
+        let status = found
+            .filter(|row| row.org == org && row.id == agent)
+            .map(|row| row.status);
         self.agents.keep(tickets, (org, agent), status);
         Ok(status)
     }
@@ -256,6 +299,9 @@ impl Verifier {
 
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier").field("issuers", &self.issuers).field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("Verifier")
+            .field("issuers", &self.issuers)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
     }
 }

@@ -31,9 +31,16 @@ impl Bench {
         self.verify(token.secret.expose()).await.is_ok()
     }
 
-    async fn bind(&self, token: &IssuedToken, agent: Option<AgentId>, user: Option<&str>) -> Result<Principal, BindError> {
+    async fn bind(
+        &self,
+        token: &IssuedToken,
+        agent: Option<AgentId>,
+        user: Option<&str>,
+    ) -> Result<Principal, BindError> {
         let claims = self.verify(token.secret.expose()).await.unwrap();
-        self.verifier.bind(&claims, agent, user.map(|user| user.parse().unwrap())).await
+        self.verifier
+            .bind(&claims, agent, user.map(|user| user.parse().unwrap()))
+            .await
     }
 }
 
@@ -51,7 +58,10 @@ async fn a_stored_token_says_what_its_row_says() {
         new.user = Some(user.clone());
     });
     let claims = bench.verify(token.secret.expose()).await.unwrap();
-    assert_eq!((claims.org(), claims.token(), claims.agent(), claims.user()), (bench.org, token.row.id, Some(agent), Some(&user)));
+    assert_eq!(
+        (claims.org(), claims.token(), claims.agent(), claims.user()),
+        (bench.org, token.row.id, Some(agent), Some(&user))
+    );
     assert_eq!(claims.permissions(), Permissions::CHAT);
 }
 
@@ -61,18 +71,36 @@ async fn every_bad_credential_reads_the_same() {
     let good = bench.token(|_| {});
     let expired = bench.token(expiring(0));
     let revoked = bench.token(|_| {});
-    bench.store.revoke_token(revoked.row.id, start()).await.unwrap();
+    bench
+        .store
+        .revoke_token(revoked.row.id, start())
+        .await
+        .unwrap();
     let orphan = bench.token(|new| new.org = OrgId::new());
     let text = good.secret.expose();
-    let wrong_secret = format!("{}{}", &text[..text.len() - 43], "x".repeat(43));
+    let wrong_secret = format!("{}{}", text.split_at(text.len() - 43).0, "x".repeat(43));
     let unknown = format!("ibex_pat_{}_{}", crate::ids::TokenId::new(), "x".repeat(43));
     let foreign_id = text.replace(&good.row.id.to_string(), &revoked.row.id.to_string());
     let bad = [
-        expired.secret.expose(), revoked.secret.expose(), orphan.secret.expose(),
-        &wrong_secret, &unknown, &foreign_id, "ibex_pat_", "ibex_pat_x_y", "sk-proj-123", "a.b.c", "..", "a.b.c.d", &text.to_uppercase(),
+        expired.secret.expose(),
+        revoked.secret.expose(),
+        orphan.secret.expose(),
+        &wrong_secret,
+        &unknown,
+        &foreign_id,
+        "ibex_pat_",
+        "ibex_pat_x_y",
+        "sk-proj-123",
+        "a.b.c",
+        "..",
+        "a.b.c.d",
+        &text.to_uppercase(),
     ];
     for credential in bad {
-        assert!(matches!(bench.verify(credential).await, Err(AuthError::InvalidToken)), "{credential}");
+        assert!(
+            matches!(bench.verify(credential).await, Err(AuthError::InvalidToken)),
+            "{credential}"
+        );
     }
     assert!(bench.works(&good).await);
 }
@@ -112,7 +140,10 @@ async fn no_entry_outlives_its_token() {
     assert_eq!(bench.store.reads(), 2);
 
     bench.clock.advance_s(10);
-    assert!(!bench.works(&token).await, "and the wall clock alone ends it as well");
+    assert!(
+        !bench.works(&token).await,
+        "and the wall clock alone ends it as well"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +155,11 @@ async fn a_signed_token_ends_with_its_leeway() {
     let token = signer.sign(&ending);
     for (step, accepted) in [(0, true), (34, true), (1, false)] {
         bench.clock.advance_s(step);
-        assert_eq!(bench.verify(&token).await.is_ok(), accepted, "after {step} more seconds");
+        assert_eq!(
+            bench.verify(&token).await.is_ok(),
+            accepted,
+            "after {step} more seconds"
+        );
     }
 }
 
@@ -143,8 +178,11 @@ async fn refusals_are_repeated_for_a_while_without_asking() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_bad_tokens_evicts_no_good_one() {
-    let config = AuthConfig { cache_entries: 4, ..AuthConfig::default() };
-    let bench = Bench::with(config, |_| Vec::new(), [].into());
+    let config = AuthConfig {
+        cache_entries: 4,
+        ..AuthConfig::default()
+    };
+    let bench = Bench::with(config, |_| Vec::new(), &[].into());
     let good = bench.token(|_| {});
     assert!(bench.works(&good).await);
     for n in 0..2_000 {
@@ -158,7 +196,12 @@ async fn a_flood_of_bad_tokens_evicts_no_good_one() {
 #[tokio::test]
 async fn a_token_made_after_its_refusal_works_at_once() {
     let bench = Bench::new();
-    let issued = crate::auth::pat::issue(&crate::auth::testing::token_key(), &crate::auth::testing::Dice::default(), new_token(bench.org)).unwrap();
+    let issued = crate::auth::pat::issue(
+        &crate::auth::testing::token_key(),
+        &crate::auth::testing::Dice::default(),
+        new_token(bench.org),
+    )
+    .unwrap();
     assert!(!bench.works(&issued).await);
     bench.store.create_token(issued.row.clone()).await.unwrap();
     bench.verifier.invalidate(&ChangeKind::Token(issued.row.id));
@@ -168,9 +211,16 @@ async fn a_token_made_after_its_refusal_works_at_once() {
 #[tokio::test]
 async fn a_revocation_takes_effect_with_its_change_and_touches_no_other_token() {
     let bench = Bench::new();
-    let (doomed, other) = (bench.token(|_| {}), bench.token(|new| new.permissions = Permissions::NONE));
+    let (doomed, other) = (
+        bench.token(|_| {}),
+        bench.token(|new| new.permissions = Permissions::NONE),
+    );
     assert!(bench.works(&doomed).await && bench.works(&other).await);
-    bench.store.revoke_token(doomed.row.id, start()).await.unwrap();
+    bench
+        .store
+        .revoke_token(doomed.row.id, start())
+        .await
+        .unwrap();
     bench.verifier.invalidate(&ChangeKind::Token(doomed.row.id));
     assert!(!bench.works(&doomed).await);
     bench.store.reads();
@@ -185,9 +235,15 @@ async fn a_signed_token_is_revoked_by_its_identifier() {
     let token = signer.sign(&claims());
     let id = bench.verify(&token).await.unwrap().token();
     bench.verifier.invalidate(&ChangeKind::Token(id));
-    assert!(matches!(bench.verify(&token).await, Err(AuthError::InvalidToken)));
+    assert!(matches!(
+        bench.verify(&token).await,
+        Err(AuthError::InvalidToken)
+    ));
     bench.verifier.invalidate_all();
-    assert!(bench.verify(&token).await.is_err(), "a gap in the feed does not undo it");
+    assert!(
+        bench.verify(&token).await.is_err(),
+        "a gap in the feed does not undo it"
+    );
 }
 
 #[tokio::test]
@@ -200,25 +256,50 @@ async fn a_suspended_organisation_is_told_apart_and_comes_back() {
         bench.verifier.invalidate(&ChangeKind::Org(bench.org));
         assert_eq!(bench.works(&token).await, works);
     }
-    bench.store.set_org_status(bench.org, OrgStatus::Suspended).await.unwrap();
+    bench
+        .store
+        .set_org_status(bench.org, OrgStatus::Suspended)
+        .await
+        .unwrap();
     bench.verifier.invalidate_all();
-    assert!(matches!(bench.verify(token.secret.expose()).await, Err(AuthError::OrgSuspended)));
-    let forged = token.secret.expose().replace(&token.row.id.to_string(), &crate::ids::TokenId::new().to_string());
-    assert!(matches!(bench.verify(&forged).await, Err(AuthError::InvalidToken)), "only a valid token learns of it");
+    assert!(matches!(
+        bench.verify(token.secret.expose()).await,
+        Err(AuthError::OrgSuspended)
+    ));
+    let forged = token.secret.expose().replace(
+        &token.row.id.to_string(),
+        &crate::ids::TokenId::new().to_string(),
+    );
+    assert!(
+        matches!(bench.verify(&forged).await, Err(AuthError::InvalidToken)),
+        "only a valid token learns of it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_down_only_fresh_entries_serve() {
     let bench = Bench::new();
-    let (warm, cold) = (bench.token(|_| {}), bench.token(|new| new.permissions = Permissions::NONE));
+    let (warm, cold) = (
+        bench.token(|_| {}),
+        bench.token(|new| new.permissions = Permissions::NONE),
+    );
     assert!(bench.works(&warm).await);
     bench.store.down.store(true, Ordering::Relaxed);
     assert!(bench.works(&warm).await);
-    assert!(matches!(bench.verify(cold.secret.expose()).await, Err(AuthError::Unavailable(_))));
+    assert!(matches!(
+        bench.verify(cold.secret.expose()).await,
+        Err(AuthError::Unavailable(_))
+    ));
     advance(Duration::from_secs(30)).await;
-    assert!(matches!(bench.verify(warm.secret.expose()).await, Err(AuthError::Unavailable(_))));
+    assert!(matches!(
+        bench.verify(warm.secret.expose()).await,
+        Err(AuthError::Unavailable(_))
+    ));
     bench.store.down.store(false, Ordering::Relaxed);
-    assert!(bench.works(&cold).await, "the outage left no refusal behind");
+    assert!(
+        bench.works(&cold).await,
+        "the outage left no refusal behind"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,8 +309,14 @@ async fn a_store_that_hangs_is_a_store_that_is_down() {
     let claims = bench.verify(token.secret.expose()).await.unwrap();
     bench.store.hanging.store(true, Ordering::Relaxed);
     bench.verifier.invalidate_all();
-    assert!(matches!(bench.verify(token.secret.expose()).await, Err(AuthError::Unavailable(_))));
-    let bound = bench.verifier.bind(&claims, Some(AgentId::new()), None).await;
+    assert!(matches!(
+        bench.verify(token.secret.expose()).await,
+        Err(AuthError::Unavailable(_))
+    ));
+    let bound = bench
+        .verifier
+        .bind(&claims, Some(AgentId::new()), None)
+        .await;
     assert!(matches!(bound, Err(BindError::Unavailable(_))));
 }
 
@@ -239,9 +326,15 @@ async fn an_unbound_token_takes_the_agent_from_the_request() {
     let token = bench.token(|_| {});
     let agent = bench.store.add_agent(bench.org, AgentStatus::Active);
     let principal = bench.bind(&token, Some(agent), None).await.unwrap();
-    assert_eq!((principal.org(), principal.agent(), principal.token()), (bench.org, agent, token.row.id));
+    assert_eq!(
+        (principal.org(), principal.agent(), principal.token()),
+        (bench.org, agent, token.row.id)
+    );
     assert!(principal.scope().user().is_none());
-    assert!(matches!(bench.bind(&token, None, None).await, Err(BindError::MissingAgent)));
+    assert!(matches!(
+        bench.bind(&token, None, None).await,
+        Err(BindError::MissingAgent)
+    ));
 }
 
 #[tokio::test]
@@ -251,9 +344,15 @@ async fn a_bound_token_needs_no_header_and_refuses_another_agent_before_any_look
     let sibling = bench.store.add_agent(bench.org, AgentStatus::Active);
     let token = bench.token(|new| new.agent = Some(agent));
     assert_eq!(bench.bind(&token, None, None).await.unwrap().agent(), agent);
-    assert_eq!(bench.bind(&token, Some(agent), None).await.unwrap().agent(), agent);
+    assert_eq!(
+        bench.bind(&token, Some(agent), None).await.unwrap().agent(),
+        agent
+    );
     bench.store.reads();
-    assert!(matches!(bench.bind(&token, Some(sibling), None).await, Err(BindError::AgentNotAuthorized)));
+    assert!(matches!(
+        bench.bind(&token, Some(sibling), None).await,
+        Err(BindError::AgentNotAuthorized)
+    ));
     assert_eq!(bench.store.reads(), 0);
 }
 
@@ -261,9 +360,14 @@ async fn a_bound_token_needs_no_header_and_refuses_another_agent_before_any_look
 async fn a_foreign_agent_reads_like_an_unknown_one() {
     let bench = Bench::new();
     let token = bench.token(|_| {});
-    let foreign = bench.store.add_agent(bench.store.add_org(), AgentStatus::Suspended);
+    let foreign = bench
+        .store
+        .add_agent(bench.store.add_org(), AgentStatus::Suspended);
     for agent in [foreign, AgentId::new()] {
-        assert!(matches!(bench.bind(&token, Some(agent), None).await, Err(BindError::AgentNotAuthorized)));
+        assert!(matches!(
+            bench.bind(&token, Some(agent), None).await,
+            Err(BindError::AgentNotAuthorized)
+        ));
     }
 }
 
@@ -276,10 +380,26 @@ async fn an_agent_must_be_active_and_its_change_is_seen() {
     bench.store.reads();
     assert!(bench.bind(&token, Some(agent), None).await.is_ok());
     assert_eq!(bench.store.reads(), 0, "looked up once");
-    for status in [AgentStatus::Paused, AgentStatus::Suspended, AgentStatus::Archived] {
-        bench.store.set_agent_status(bench.org, agent, status).await.unwrap();
-        bench.verifier.invalidate(&ChangeKind::Agent(bench.org, agent));
-        assert!(matches!(bench.bind(&token, Some(agent), None).await, Err(BindError::AgentSuspended)), "{status:?}");
+    for status in [
+        AgentStatus::Paused,
+        AgentStatus::Suspended,
+        AgentStatus::Archived,
+    ] {
+        bench
+            .store
+            .set_agent_status(bench.org, agent, status)
+            .await
+            .unwrap();
+        bench
+            .verifier
+            .invalidate(&ChangeKind::Agent(bench.org, agent));
+        assert!(
+            matches!(
+                bench.bind(&token, Some(agent), None).await,
+                Err(BindError::AgentSuspended)
+            ),
+            "{status:?}"
+        );
     }
 }
 
@@ -292,7 +412,9 @@ async fn an_agent_created_after_its_refusal_is_seen_with_its_change() {
     row.id = AgentId::new();
     assert!(bench.bind(&token, Some(row.id), None).await.is_err());
     bench.store.create_agent(row.clone()).await.unwrap();
-    bench.verifier.invalidate(&ChangeKind::Agent(bench.org, row.id));
+    bench
+        .verifier
+        .invalidate(&ChangeKind::Agent(bench.org, row.id));
     assert!(bench.bind(&token, Some(row.id), None).await.is_ok());
 }
 
@@ -306,12 +428,32 @@ async fn users_come_from_the_token_or_need_a_permission() {
         new.permissions = Permissions::all();
         new.user = "ann".parse().ok();
     });
-    let user = async |token, named| bench.bind(token, Some(agent), named).await.map(|p| p.scope().user().map(|u| u.as_str().to_owned()));
-    assert!(matches!(user(&plain, Some("ann")).await, Err(BindError::MayNotNameUser)));
+    let user = async |token, named| {
+        bench
+            .bind(token, Some(agent), named)
+            .await
+            .map(|p| p.scope().user().map(|u| u.as_str().to_owned()))
+    };
+    assert!(matches!(
+        user(&plain, Some("ann")).await,
+        Err(BindError::MayNotNameUser)
+    ));
     assert_eq!(user(&plain, None).await.unwrap(), None);
-    assert_eq!(user(&acting, Some("bob")).await.unwrap().as_deref(), Some("bob"));
+    assert_eq!(
+        user(&acting, Some("bob")).await.unwrap().as_deref(),
+        Some("bob")
+    );
     assert_eq!(user(&acting, None).await.unwrap(), None);
     assert_eq!(user(&bound, None).await.unwrap().as_deref(), Some("ann"));
-    assert_eq!(user(&bound, Some("ann")).await.unwrap().as_deref(), Some("ann"));
-    assert!(matches!(user(&bound, Some("bob")).await, Err(BindError::UserNotAuthorized)), "ActForUser does not help");
+    assert_eq!(
+        user(&bound, Some("ann")).await.unwrap().as_deref(),
+        Some("ann")
+    );
+    assert!(
+        matches!(
+            user(&bound, Some("bob")).await,
+            Err(BindError::UserNotAuthorized)
+        ),
+        "ActForUser does not help"
+    );
 }

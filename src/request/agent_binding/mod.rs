@@ -33,13 +33,30 @@ impl BoundPrincipal {
     /// Goes on only if every permission of `needed` is held.
     ///
     /// # Errors
-    /// 403, naming what is missing.
-    pub fn require(self, needed: Permissions) -> Result<Self, ApiError> {
+    /// With the permissions that are missing.
+    pub fn require(self, needed: Permissions) -> Result<Self, MissingPermissions> {
         let held = self.principal.permissions();
+        let lacking = Permissions::from_bits(needed.bits() & !held.bits());
         if held.holds(needed) {
-            return Ok(self);
+            Ok(self)
+        } else {
+            Err(MissingPermissions(lacking))
         }
-        Err(insufficient(needed.names().filter(|name| Permissions::named(name).is_some_and(|one| !held.holds(one)))))
+    }
+}
+
+/// The permissions that a request needs and its credential lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("permissions are missing")]
+pub struct MissingPermissions(Permissions);
+
+impl From<MissingPermissions> for ApiError {
+    fn from(MissingPermissions(lacking): MissingPermissions) -> Self {
+        let names: Vec<&str> = lacking.names().collect();
+        Self::new(
+            Code::InsufficientPermissions,
+            format!("The credential lacks: {}.", names.join(", ")),
+        )
     }
 }
 
@@ -57,19 +74,32 @@ pub enum AgentBindingError {
 impl From<AgentBindingError> for ApiError {
     fn from(error: AgentBindingError) -> Self {
         match error {
-            AgentBindingError::Malformed(name) => {
-                Self::new(Code::ValidationError, format!("{name} must be sent once and hold a well-formed identifier.")).param(name)
+            AgentBindingError::Malformed(name) => Self::new(
+                Code::ValidationError,
+                format!("{name} must be sent once and hold a well-formed identifier."),
+            )
+            .param(name),
+            AgentBindingError::Refused(BindError::MissingAgent) => Self::new(
+                Code::MissingAgentId,
+                "X-IBEX-Agent-ID is required: the credential is not bound to an agent.",
+            ),
+            AgentBindingError::Refused(BindError::AgentNotAuthorized) => {
+                Self::new(Code::AgentNotAuthorized, "The agent is not authorised.")
             }
-            AgentBindingError::Refused(BindError::MissingAgent) => {
-                Self::new(Code::MissingAgentId, "X-IBEX-Agent-ID is required: the credential is not bound to an agent.")
+            AgentBindingError::Refused(BindError::AgentSuspended) => {
+                Self::new(Code::AgentSuspended, "The agent is not active.")
             }
-            AgentBindingError::Refused(BindError::AgentNotAuthorized) => Self::new(Code::AgentNotAuthorized, "The agent is not authorised."),
-            AgentBindingError::Refused(BindError::AgentSuspended) => Self::new(Code::AgentSuspended, "The agent is not active."),
-            AgentBindingError::Refused(BindError::UserNotAuthorized) => Self::new(Code::UserNotAuthorized, "The user is not authorised."),
-            AgentBindingError::Refused(BindError::MayNotNameUser) => insufficient(Permissions::ACT_FOR_USER.names()),
-            AgentBindingError::Refused(BindError::Unavailable(_)) => {
-                Self::new(Code::AuthUnavailable, "The agent cannot be checked at the moment.").retry_after(1)
+            AgentBindingError::Refused(BindError::UserNotAuthorized) => {
+                Self::new(Code::UserNotAuthorized, "The user is not authorised.")
             }
+            AgentBindingError::Refused(BindError::MayNotNameUser) => {
+                MissingPermissions(Permissions::ACT_FOR_USER).into()
+            }
+            AgentBindingError::Refused(BindError::Unavailable(_)) => Self::new(
+                Code::AuthUnavailable,
+                "The agent cannot be checked at the moment.",
+            )
+            .retry_after(1),
         }
     }
 }
@@ -78,7 +108,11 @@ impl From<AgentBindingError> for ApiError {
 ///
 /// # Errors
 /// When a header is malformed or the credential does not allow it.
-pub async fn agent_binding(token: &VerifiedToken, headers: &HeaderMap, verifier: &Verifier) -> Result<BoundPrincipal, AgentBindingError> {
+pub async fn agent_binding(
+    token: &VerifiedToken,
+    headers: &HeaderMap,
+    verifier: &Verifier,
+) -> Result<BoundPrincipal, AgentBindingError> {
     refuse_lookalikes(headers)?;
     let agent = agent_header(headers)?;
     let user = user_header(headers)?;
@@ -119,7 +153,12 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h st
 fn refuse_lookalikes(headers: &HeaderMap) -> Result<(), AgentBindingError> {
     let folds_to = |name: &HeaderName, ours: &HeaderName| {
         let (name, ours) = (name.as_str(), ours.as_str());
-        name.len() == ours.len() && name != ours && name.bytes().zip(ours.bytes()).all(|(a, b)| a == b || (a == b'_' && b == b'-'))
+        name.len() == ours.len()
+            && name != ours
+            && name
+                .bytes()
+                .zip(ours.bytes())
+                .all(|(a, b)| a == b || (a == b'_' && b == b'-'))
     };
     for name in headers.keys() {
         if folds_to(name, &AGENT) {
@@ -130,9 +169,4 @@ fn refuse_lookalikes(headers: &HeaderMap) -> Result<(), AgentBindingError> {
         }
     }
     Ok(())
-}
-
-fn insufficient(missing: impl Iterator<Item = &'static str>) -> ApiError {
-    let names: Vec<&str> = missing.collect();
-    ApiError::new(Code::InsufficientPermissions, format!("The credential lacks: {}.", names.join(", ")))
 }

@@ -14,7 +14,10 @@ use crate::auth::{AuthError, Credential, TokenClaims, Verifier};
 use crate::error::{ApiError, Code};
 
 /// Where a bare credential may stand.
-const KEY_HEADERS: [HeaderName; 2] = [HeaderName::from_static("x-api-key"), HeaderName::from_static("api-key")];
+const KEY_HEADERS: [HeaderName; 2] = [
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+];
 
 /// Proof that the request carries a credential that is valid now.
 #[derive(Debug, Clone)]
@@ -50,16 +53,26 @@ pub enum BearerTokenError {
 impl From<BearerTokenError> for ApiError {
     fn from(error: BearerTokenError) -> Self {
         match error {
-            BearerTokenError::Missing => Self::new(Code::MissingToken, "A credential is required: Authorization: Bearer <token>."),
-            BearerTokenError::Conflicting => Self::new(Code::InvalidRequest, "The request carries two different credentials."),
+            BearerTokenError::Missing => Self::new(
+                Code::MissingToken,
+                "A credential is required: Authorization: Bearer <token>.",
+            ),
+            BearerTokenError::Conflicting => Self::new(
+                Code::InvalidRequest,
+                "The request carries two different credentials.",
+            ),
             // One text for all of them: nobody learns how close a guess was.
             BearerTokenError::Malformed | BearerTokenError::Refused(AuthError::InvalidToken) => {
                 Self::new(Code::InvalidToken, "The credential is not valid.")
             }
-            BearerTokenError::Refused(AuthError::OrgSuspended) => Self::new(Code::OrgSuspended, "The organisation is suspended."),
-            BearerTokenError::Refused(AuthError::Unavailable(_)) => {
-                Self::new(Code::AuthUnavailable, "The credential cannot be checked at the moment.").retry_after(1)
+            BearerTokenError::Refused(AuthError::OrgSuspended) => {
+                Self::new(Code::OrgSuspended, "The organisation is suspended.")
             }
+            BearerTokenError::Refused(AuthError::Unavailable(_)) => Self::new(
+                Code::AuthUnavailable,
+                "The credential cannot be checked at the moment.",
+            )
+            .retry_after(1),
         }
     }
 }
@@ -68,14 +81,19 @@ impl From<BearerTokenError> for ApiError {
 ///
 /// # Errors
 /// When there is none, more than one, or it is not accepted.
-pub async fn bearer_token(headers: &HeaderMap, verifier: &Verifier) -> Result<VerifiedToken, BearerTokenError> {
+pub async fn bearer_token(
+    headers: &HeaderMap,
+    verifier: &Verifier,
+) -> Result<VerifiedToken, BearerTokenError> {
     let credential = credential(headers)?;
     let claims = verifier.verify(credential).await?;
     Ok(VerifiedToken { claims })
 }
 
 fn credential(headers: &HeaderMap) -> Result<Credential<'_>, BearerTokenError> {
-    let mut found = single(headers, &header::AUTHORIZATION)?.map(bearer).transpose()?;
+    let mut found = single(headers, &header::AUTHORIZATION)?
+        .map(bearer)
+        .transpose()?;
     for name in &KEY_HEADERS {
         let Some(text) = single(headers, name)? else {
             continue;
@@ -90,11 +108,17 @@ fn credential(headers: &HeaderMap) -> Result<Credential<'_>, BearerTokenError> {
 }
 
 /// The text of a header that may be sent once.
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, BearerTokenError> {
+fn single<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h str>, BearerTokenError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| BearerTokenError::Malformed),
+        (Some(value), None) => value
+            .to_str()
+            .map(Some)
+            .map_err(|_| BearerTokenError::Malformed),
         (Some(_), Some(_)) => Err(BearerTokenError::Malformed),
     }
 }
