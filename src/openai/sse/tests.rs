@@ -83,10 +83,22 @@ fn every_line_ending_and_every_cut_reads_the_same() {
 
 #[test]
 fn data_of_several_lines_is_one_event() {
-    let report = events(
-        "data: {\"usage\":\ndata:{\"prompt_tokens\":1,\ndata\ndata: \"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
-    );
-    assert_eq!((report.usage, report.events), (usage(1, 2, 3, 0), 2));
+    let stream = "data: {\"usage\":\ndata:{\"prompt_tokens\":1,\ndata\ndata: \"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+    for ending in ["\n", "\r\n", "\r"] {
+        let stream = stream.replace('\n', ending);
+        for size in [1, 3, usize::MAX] {
+            let report = tap(
+                stream.as_bytes().chunks(size),
+                ContentCoding::Identity,
+                DEFAULT_CAP,
+            );
+            assert_eq!(
+                (report.usage, report.events),
+                (usage(1, 2, 3, 0), 2),
+                "{ending:?} {size}"
+            );
+        }
+    }
 }
 
 #[test]
