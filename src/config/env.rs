@@ -25,7 +25,7 @@ const SHORT: &[(&str, &str, Form)] = &[
     ("IBEX_CONTEXT_FORMATTER_NONCE_BYTES", "context.formatter_nonce_bytes", Form::Plain),
 ];
 
-/// Variables with our prefix that belong to clients and scripts, not to the server: they pass unread.
+/// Variables with our prefix that belong to clients and scripts, not to the server: they pass unread, as does every `IBEX_TEST_…`.
 const FOREIGN: &[&str] =
     &["IBEX_BIN", "IBEX_TOKEN", "IBEX_AGENT", "IBEX_AGENT_ID", "IBEX_ORG", "IBEX_ORG_ID", "IBEX_URL", "IBEX_STORE", "IBEX_STORE_OFF"];
 
@@ -95,7 +95,7 @@ pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
 /// Whether a variable is none of the server's: a client's, or one of those that Kubernetes gives every pod for a service named `ibex`.
 fn is_foreign(name: &str) -> bool {
     let service_link = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT") || name.contains("_PORT_");
-    FOREIGN.contains(&name) || (service_link && !name.contains("__"))
+    FOREIGN.contains(&name) || name.starts_with("IBEX_TEST_") || (service_link && !name.contains("__"))
 }
 
 impl FromEnv {

@@ -248,6 +248,7 @@ fn variables_of_clients_and_orchestrators_pass() {
     let env = [
         ("IBEX_TOKEN", "t"),
         ("IBEX_AGENT", "a"),
+        ("IBEX_TEST_CACHE", "/tmp/y"),
         ("IBEX_STORE", "/tmp/x"),
         ("IBEX_SERVICE_HOST", "10.0.0.1"),
         ("IBEX_SERVICE_PORT_HTTP", "80"),
