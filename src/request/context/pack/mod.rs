@@ -114,8 +114,8 @@ impl Packed {
 /// Chooses the candidates to inject: the same input, the same answer, and never more than `capacity` tokens.
 ///
 /// `cell_ceiling` bounds the table, and with it time and memory. While `candidates x (capacity + 1)` cells fit, the result is the
-/// optimum. The coarse table behind it is not exact: against the optimum, 2,000 random problems of 70 candidates, from 1 to 400
-/// tokens long, kept 97.9 % of its value at worst and 99.9 % on average. It never keeps less than half.
+/// optimum. The coarse table behind it is not exact: over 20,000 random problems of 70 candidates, 1 to 400 tokens long, it kept
+/// 96.9 % of the optimum's value at worst (98.2 % from 8 tokens on) and 99.9 % on average. It never keeps less than half.
 #[must_use]
 pub fn pack(items: &[Item], capacity: u32, cell_ceiling: usize) -> Packed {
     let everything: u64 = items.iter().map(|item| u64::from(item.tokens)).sum();
