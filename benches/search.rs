@@ -1,6 +1,6 @@
 //! What one recall costs: embedding a question and searching partitions of growing size.
 
-#![expect(missing_docs, clippy::unwrap_used, reason = "a benchmark harness")]
+#![expect(clippy::unwrap_used, reason = "a benchmark harness")]
 
 use std::hint::black_box;
 use std::sync::Arc;
