@@ -38,6 +38,14 @@ impl Scope {
     }
 }
 
+#[cfg(test)]
+impl Scope {
+    /// A scope without a check, for tests of what lies behind the gates.
+    pub(crate) fn for_test(org: OrgId, agent: AgentId, user: Option<UserId>) -> Self {
+        Self::new(org, agent, user)
+    }
+}
+
 /// The verified result of the bearer token and agent binding gates.
 #[derive(Debug, Clone)]
 pub struct Principal {

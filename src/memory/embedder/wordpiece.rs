@@ -33,7 +33,12 @@ impl WordPiece {
         }
         let unknown = starts.get("[UNK]").copied().unwrap_or_default();
         let longest = vocabulary.lines().map(str::len).max().unwrap_or_default();
-        Self { starts, continuations, unknown, longest }
+        Self {
+            starts,
+            continuations,
+            unknown,
+            longest,
+        }
     }
 
     /// Calls `sink` with the ids of the first `max_words` whitespace-separated words of `text`.
@@ -46,7 +51,11 @@ impl WordPiece {
                     self.feed(c, &mut token, &mut sink);
                 }
             } else {
-                for c in word.nfd().filter(|&c| !is_combining_mark(c)).flat_map(char::to_lowercase) {
+                for c in word
+                    .nfd()
+                    .filter(|&c| !is_combining_mark(c))
+                    .flat_map(char::to_lowercase)
+                {
                     self.feed(c, &mut token, &mut sink);
                 }
             }
@@ -92,9 +101,19 @@ impl WordPiece {
         let mut pieces = smallvec::SmallVec::new();
         let mut rest = token;
         while !rest.is_empty() {
-            let table = if pieces.is_empty() { &self.starts } else { &self.continuations };
-            let ends = rest.char_indices().rev().map(|(at, c)| at + c.len_utf8()).skip_while(|&end| end > self.longest);
-            let (id, tail) = ends.filter_map(|end| rest.split_at_checked(end)).find_map(|(head, tail)| table.get(head).map(|&id| (id, tail)))?;
+            let table = if pieces.is_empty() {
+                &self.starts
+            } else {
+                &self.continuations
+            };
+            let ends = rest
+                .char_indices()
+                .rev()
+                .map(|(at, c)| at + c.len_utf8())
+                .skip_while(|&end| end > self.longest);
+            let (id, tail) = ends
+                .filter_map(|end| rest.split_at_checked(end))
+                .find_map(|(head, tail)| table.get(head).map(|&id| (id, tail)))?;
             pieces.push(id);
             rest = tail;
         }

@@ -15,9 +15,6 @@ use super::vectors::{cosine, quantise};
 /// No row.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Fewer dead rows than this are never worth a compaction.
-const LEAST_DEAD: usize = 64;
-
 /// The fixed-size part of a row.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -54,9 +51,9 @@ pub(super) struct Postings {
 
 /// What is known of an id: the newest revision applied, and the row when it has one.
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    revision: i64,
-    row: u32,
+pub(super) struct Known {
+    pub(super) revision: i64,
+    pub(super) row: u32,
 }
 
 /// A memory made ready outside the lock.
@@ -75,8 +72,17 @@ impl Prepared {
         if let Some(embedding) = memory.embedding.as_ref().filter(|e| &*e.model == model) {
             scale = quantise(&embedding.vector, &mut bytes);
         }
-        let terms = if memory.status == Status::Active { terms(&memory.content, Side::Document) } else { Vec::new() };
-        Self { memory, terms, bytes, scale }
+        let terms = if memory.status == Status::Active {
+            terms(&memory.content, Side::Document)
+        } else {
+            Vec::new()
+        };
+        Self {
+            memory,
+            terms,
+            bytes,
+            scale,
+        }
     }
 }
 
@@ -95,13 +101,16 @@ pub(super) struct Columns {
     /// Live dialogue turns; without any the views that concern them are skipped.
     pub(super) dialogue: usize,
     pub(super) hot: HotMembers,
-    known: HashMap<MemoryId, Known, RandomState>,
-    turns: HashMap<(Term, u32), u32, RandomState>,
+    pub(super) known: HashMap<MemoryId, Known, RandomState>,
+    pub(super) turns: HashMap<(Term, u32), u32, RandomState>,
 }
 
 impl Columns {
     pub(super) fn new(hot: usize) -> Self {
-        Self { hot: HotMembers::new(hot), ..Self::default() }
+        Self {
+            hot: HotMembers::new(hot),
+            ..Self::default()
+        }
     }
 
     /// Brings one memory up to date. An older revision than the one applied changes nothing.
@@ -113,19 +122,35 @@ impl Columns {
         }
         if let Some(old) = old {
             if self.replace_in_place(old.row, &prepared) {
-                self.known.insert(id, Known { revision, row: old.row });
+                self.known.insert(
+                    id,
+                    Known {
+                        revision,
+                        row: old.row,
+                    },
+                );
                 return;
             }
             self.kill(old.row);
         }
-        let row = if prepared.memory.status == Status::Active { self.append(prepared) } else { NONE };
+        let row = if prepared.memory.status == Status::Active {
+            self.append(prepared)
+        } else {
+            NONE
+        };
         self.known.insert(id, Known { revision, row });
         self.compact_when_worth_it();
     }
 
     /// Removes one memory for good: a forgotten id never comes back.
     pub(super) fn remove(&mut self, id: MemoryId) {
-        if let Some(old) = self.known.insert(id, Known { revision: i64::MAX, row: NONE }) {
+        if let Some(old) = self.known.insert(
+            id,
+            Known {
+                revision: i64::MAX,
+                row: NONE,
+            },
+        ) {
             self.kill(old.row);
             self.compact_when_worth_it();
         }
@@ -141,14 +166,21 @@ impl Columns {
 
     pub(super) fn vector(&self, row: u32) -> &[i8] {
         let start = row as usize * self.dimensions;
-        self.vectors.get(start..start + self.dimensions).unwrap_or_default()
+        self.vectors
+            .get(start..start + self.dimensions)
+            .unwrap_or_default()
     }
 
     /// When only votes, labels, validity and the like changed, the row stays.
     fn replace_in_place(&mut self, row: u32, new: &Prepared) -> bool {
-        let Some(old) = self.memory(row) else { return false };
+        let Some(old) = self.memory(row) else {
+            return false;
+        };
         let same_text = old.content == new.memory.content && old.source == new.memory.source;
-        if !same_text || old.embedding != new.memory.embedding || new.memory.status != Status::Active {
+        if !same_text
+            || old.embedding != new.memory.embedding
+            || new.memory.status != Status::Active
+        {
             return false;
         }
         let (from, until) = validity(&new.memory);
@@ -163,15 +195,29 @@ impl Columns {
     }
 
     fn append(&mut self, prepared: Prepared) -> u32 {
-        let Ok(row) = u32::try_from(self.rows.len()) else { return NONE };
+        let Ok(row) = u32::try_from(self.rows.len()) else {
+            return NONE;
+        };
         let scale = self.append_vector(&prepared);
         self.append_postings(row, &prepared.terms);
-        #[expect(clippy::cast_precision_loss, reason = "a text has far fewer than 2^24 terms")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a text has far fewer than 2^24 terms"
+        )]
         let length = prepared.terms.len() as f32;
         let (from, until) = validity(&prepared.memory);
         let turn = turn_of(&prepared.memory);
         let speaker = turn.and_then(|_| speaker_of(&prepared.memory.content));
-        self.rows.push(Row { length, from, until, previous: NONE, next: NONE, scale, pair_norm: 0.0, speaker });
+        self.rows.push(Row {
+            length,
+            from,
+            until,
+            previous: NONE,
+            next: NONE,
+            scale,
+            pair_norm: 0.0,
+            speaker,
+        });
         self.live += 1;
         self.live_length += f64::from(length);
         self.hot.changed(row, &prepared.memory, &prepared.terms);
@@ -179,8 +225,12 @@ impl Columns {
         if let Some((session, turn)) = turn {
             self.dialogue += 1;
             self.turns.insert((session, turn), row);
-            let before = turn.checked_sub(1).and_then(|turn| self.turns.get(&(session, turn)).copied());
-            let after = turn.checked_add(1).and_then(|turn| self.turns.get(&(session, turn)).copied());
+            let before = turn
+                .checked_sub(1)
+                .and_then(|turn| self.turns.get(&(session, turn)).copied());
+            let after = turn
+                .checked_add(1)
+                .and_then(|turn| self.turns.get(&(session, turn)).copied());
             self.link(before.unwrap_or(NONE), row);
             self.link(row, after.unwrap_or(NONE));
         }
@@ -197,7 +247,8 @@ impl Columns {
             self.vectors.extend_from_slice(&prepared.bytes);
             return prepared.scale;
         }
-        self.vectors.resize((self.rows.len() + 1) * self.dimensions, 0);
+        self.vectors
+            .resize((self.rows.len() + 1) * self.dimensions, 0);
         0.0
     }
 
@@ -227,14 +278,18 @@ impl Columns {
 
     /// The length of the sum of two unit vectors.
     fn pair_norm(&self, first: u32, second: u32) -> f32 {
-        let (Some(a), Some(b)) = (self.row(first), self.row(second)) else { return 0.0 };
+        let (Some(a), Some(b)) = (self.row(first), self.row(second)) else {
+            return 0.0;
+        };
         let cosine = cosine(self.vector(first), a.scale, self.vector(second), b.scale);
         (2.0 + 2.0 * cosine).max(0.25).sqrt()
     }
 
     /// Ends a row: its text goes at once, its place later.
     fn kill(&mut self, row: u32) {
-        let Some(memory) = self.memories.get_mut(row as usize).and_then(Option::take) else { return };
+        let Some(memory) = self.memories.get_mut(row as usize).and_then(Option::take) else {
+            return;
+        };
         let start = row as usize * self.dimensions;
         if let Some(vector) = self.vectors.get_mut(start..start + self.dimensions) {
             vector.fill(0);
@@ -247,7 +302,10 @@ impl Columns {
         }
         if let Some(dead) = self.rows.get_mut(row as usize) {
             (dead.from, dead.until) = (i64::MAX, i64::MIN);
-            let (previous, next) = (std::mem::replace(&mut dead.previous, NONE), std::mem::replace(&mut dead.next, NONE));
+            let (previous, next) = (
+                std::mem::replace(&mut dead.previous, NONE),
+                std::mem::replace(&mut dead.next, NONE),
+            );
             self.live -= 1;
             self.live_length -= f64::from(dead.length);
             self.unlink(row, previous, next);
@@ -264,76 +322,49 @@ impl Columns {
     }
 
     fn unlink(&mut self, row: u32, previous: u32, next: u32) {
-        if let Some(before) = self.rows.get_mut(previous as usize).filter(|before| before.next == row) {
+        if let Some(before) = self
+            .rows
+            .get_mut(previous as usize)
+            .filter(|before| before.next == row)
+        {
             before.next = NONE;
         }
-        if let Some(after) = self.rows.get_mut(next as usize).filter(|after| after.previous == row) {
+        if let Some(after) = self
+            .rows
+            .get_mut(next as usize)
+            .filter(|after| after.previous == row)
+        {
             (after.previous, after.pair_norm) = (NONE, 0.0);
         }
-    }
-
-    fn compact_when_worth_it(&mut self) {
-        let dead = self.rows.len() - self.live;
-        if dead > LEAST_DEAD && dead > self.live {
-            self.compact();
-        }
-    }
-
-    /// Drops dead rows, keeping the order of the living. Nothing is analysed again.
-    fn compact(&mut self) {
-        let mut moved = vec![NONE; self.rows.len()];
-        let mut at = 0u32;
-        for (slot, memory) in moved.iter_mut().zip(&self.memories) {
-            if memory.is_some() {
-                *slot = at;
-                at += 1;
-            }
-        }
-        let place = |row: u32| moved.get(row as usize).copied().unwrap_or(NONE);
-        self.compact_vectors();
-        let mut alive = self.memories.iter().map(Option::is_some);
-        self.rows.retain(|_| alive.next().unwrap_or(false));
-        self.memories.retain(Option::is_some);
-        for row in &mut self.rows {
-            (row.previous, row.next) = (place(row.previous), place(row.next));
-        }
-        self.postings.retain(|_, postings| {
-            postings.list.retain_mut(|posting| {
-                posting.row = place(posting.row);
-                posting.row != NONE
-            });
-            postings.list.shrink_to_fit();
-            !postings.list.is_empty()
-        });
-        self.known.values_mut().for_each(|known| known.row = place(known.row));
-        self.turns.values_mut().for_each(|row| *row = place(*row));
-        self.hot.stale();
-        self.generation += 1;
-    }
-
-    fn compact_vectors(&mut self) {
-        if self.dimensions == 0 {
-            return;
-        }
-        let rows = self.vectors.chunks_exact(self.dimensions).zip(&self.memories);
-        self.vectors = rows.filter(|(_, memory)| memory.is_some()).flat_map(|(bytes, _)| bytes).copied().collect();
     }
 }
 
 /// A memory's validity in milliseconds, rounded outwards: every hit is checked exactly before it leaves.
 fn validity(memory: &Memory) -> (i64, i64) {
-    (memory.valid_from.as_millisecond(), memory.valid_until.map_or(i64::MAX, |end| end.as_millisecond().saturating_add(1)))
+    (
+        memory.valid_from.as_millisecond(),
+        memory
+            .valid_until
+            .map_or(i64::MAX, |end| end.as_millisecond().saturating_add(1)),
+    )
 }
 
 /// The place of a dialogue turn.
 fn turn_of(memory: &Memory) -> Option<(Term, u32)> {
-    Some((Term::of(memory.source.session.as_deref()?), memory.source.turn?))
+    Some((
+        Term::of(memory.source.session.as_deref()?),
+        memory.source.turn?,
+    ))
 }
 
 /// The first word of the name in `Name: text`.
 fn speaker_of(content: &str) -> Option<Term> {
     let (name, _) = content.split_once(':')?;
-    let worthy = name.len() <= 40 && name.split_whitespace().count() <= 3 && name.chars().all(|c| c.is_alphanumeric() || " .-'".contains(c));
+    let worthy = name.len() <= 40
+        && name.split_whitespace().count() <= 3
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || " .-'".contains(c));
     let first = name.split_whitespace().next().filter(|_| worthy)?;
     let mut folded = String::new();
     fold(first, &mut folded);

@@ -13,7 +13,15 @@ pub(super) struct Evidence {
     pub(super) coverage: f32,
     /// Term weight that matches, in natural units of information.
     pub(super) mass: f32,
+    /// Memories that were compared.
+    pub(super) among: f32,
 }
+
+/// The cosine that chance does not reach among one memory, and how it grows with the logarithm of their number: the best of many
+/// unrelated texts is always somewhat alike. Above it likeness counts without a common word.
+const LIKENESS: f32 = 0.60;
+const LIKENESS_GROWTH: f32 = 0.04;
+const LIKENESS_STEEPNESS: f32 = 12.0;
 
 /// Flattens the odds, so that relevance stays graded where the fit is nearly certain.
 const FLATTENING: f32 = 0.4;
@@ -22,16 +30,26 @@ impl Evidence {
     /// The strongest of each feature.
     pub(super) fn best_of(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |best, next| Self {
-            similarity: best.similarity.into_iter().chain(next.similarity).reduce(f32::max),
+            similarity: best
+                .similarity
+                .into_iter()
+                .chain(next.similarity)
+                .reduce(f32::max),
             coverage: best.coverage.max(next.coverage),
             mass: best.mass.max(next.mass),
+            among: best.among.max(next.among),
         })
     }
 
     /// Log odds that the query has an answer here; 0 lies near a fifth of unrelated queries.
     fn log_odds(&self) -> f32 {
         match self.similarity {
-            Some(similarity) => 2.67 * similarity + 4.76 * self.coverage + 1.71 * self.mass.ln_1p() - 7.70,
+            Some(similarity) => {
+                let likeness = LIKENESS_STEEPNESS
+                    * (similarity - LIKENESS - LIKENESS_GROWTH * self.among.ln_1p());
+                likeness
+                    .max(2.67 * similarity + 4.76 * self.coverage + 1.71 * self.mass.ln_1p() - 7.70)
+            }
             None => 4.92 * self.coverage + 1.77 * self.mass.ln_1p() - 6.05,
         }
     }
@@ -57,15 +75,57 @@ mod tests {
 
     #[test]
     fn rare_words_that_match_are_believed_and_a_vague_likeness_is_not() {
-        let note = Evidence { similarity: Some(0.7), coverage: 0.6, mass: 8.0 };
-        let vague = Evidence { similarity: Some(0.6), coverage: 0.1, mass: 1.0 };
+        let note = Evidence {
+            similarity: Some(0.7),
+            coverage: 0.6,
+            mass: 8.0,
+            among: 500.0,
+        };
+        let vague = Evidence {
+            similarity: Some(0.6),
+            coverage: 0.1,
+            mass: 1.0,
+            among: 500.0,
+        };
         assert!(note.belief() > 0.65 && note.alone() > 0.4);
         assert!(vague.belief() < 0.4 && vague.alone() < 0.15);
-        assert!(Evidence { similarity: None, ..note }.belief() > 0.65);
+        assert!(
+            Evidence {
+                similarity: None,
+                ..note
+            }
+            .belief()
+                > 0.65
+        );
+    }
+
+    #[test]
+    fn a_strong_likeness_counts_among_few_and_not_among_many() {
+        let alike = Evidence {
+            similarity: Some(0.75),
+            among: 10.0,
+            ..Evidence::default()
+        };
+        assert!(alike.belief() > 0.6);
+        assert!(
+            Evidence {
+                among: 1_000.0,
+                ..alike
+            }
+            .belief()
+                < 0.5
+        );
     }
 
     #[test]
     fn nothing_in_common_is_below_any_floor() {
-        assert!(Evidence { similarity: Some(0.0), ..Evidence::default() }.belief() < 0.15);
+        assert!(
+            Evidence {
+                similarity: Some(0.0),
+                ..Evidence::default()
+            }
+            .belief()
+                < 0.15
+        );
     }
 }

@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::columns::{Columns, Row};
-use super::partition::{Interrupted, Partition};
-use super::pass::{K1, Lexical, Pass, TermWeights};
 use super::evidence::Evidence;
+use super::partition::{Interrupted, Partition};
+use super::pass::{K1, Pass, TermWeights};
+use super::scale::Scale;
 use super::{Hit, Query, SearchError};
 
 /// The weights of the sum.
@@ -60,7 +61,13 @@ const REFINED: usize = 4;
 ///
 /// # Errors
 /// [`SearchError::Deadline`] when `deadline` passes first.
-pub fn search_partitions(partitions: &[Arc<Partition>], query: &Query, now: Timestamp, limit: usize, deadline: Instant) -> Result<Vec<Hit>, SearchError> {
+pub fn search_partitions(
+    partitions: &[Arc<Partition>],
+    query: &Query,
+    now: Timestamp,
+    limit: usize,
+    deadline: Instant,
+) -> Result<Vec<Hit>, SearchError> {
     search_weighted(partitions, query, now, limit, deadline, &Weights::CHOSEN)
 }
 
@@ -77,7 +84,14 @@ pub fn search_weighted(
     weights: &Weights,
 ) -> Result<Vec<Hit>, SearchError> {
     loop {
-        let search = Search { partitions, query, now, limit, deadline, weights };
+        let search = Search {
+            partitions,
+            query,
+            now,
+            limit,
+            deadline,
+            weights,
+        };
         match search.run() {
             Ok(hits) => return Ok(hits),
             Err(Interrupted::Deadline) => return Err(SearchError::Deadline),
@@ -120,26 +134,53 @@ impl Search<'_> {
         keep_best(&mut candidates, self.limit);
         let mut hits = Vec::with_capacity(candidates.len());
         self.each_partition(&passes, |at, partition, columns, pass| {
-            let own = candidates.iter().filter(|candidate| candidate.partition == at);
-            hits.extend(own.filter_map(|candidate| self.found(columns, partition, pass, *candidate, &terms)));
+            let own = candidates
+                .iter()
+                .filter(|candidate| candidate.partition == at);
+            hits.extend(
+                own.filter_map(|candidate| {
+                    self.found(columns, partition, pass, *candidate, &terms)
+                }),
+            );
         })?;
-        hits.sort_unstable_by(|a, b| b.sum.total_cmp(&a.sum).then_with(|| a.hit.memory.id.cmp(&b.hit.memory.id)));
+        hits.sort_unstable_by(|a, b| {
+            b.sum
+                .total_cmp(&a.sum)
+                .then_with(|| a.hit.memory.id.cmp(&b.hit.memory.id))
+        });
         Ok(calibrated(hits))
     }
 
     /// Replaces the coarse cosine inside the sums of the best candidates by the one in full precision.
-    fn refine(&self, passes: &[Pass], scale: &Scale, candidates: &mut [Candidate]) -> Result<(), Interrupted> {
+    fn refine(
+        &self,
+        passes: &[Pass],
+        scale: &Scale,
+        candidates: &mut [Candidate],
+    ) -> Result<(), Interrupted> {
         self.each_partition(passes, |at, partition, columns, pass| {
-            for candidate in candidates.iter_mut().filter(|candidate| candidate.partition == at) {
-                let coarse = pass.cosines.get(candidate.row as usize).copied().unwrap_or(0.0);
+            for candidate in candidates
+                .iter_mut()
+                .filter(|candidate| candidate.partition == at)
+            {
+                let coarse = pass
+                    .cosines
+                    .get(candidate.row as usize)
+                    .copied()
+                    .unwrap_or(0.0);
                 let exact = self.similarity(columns, partition, pass, candidate.row);
-                candidate.sum += self.weights.cosine * (scale.cosine.of(exact) - scale.cosine.of(coarse));
+                candidate.sum +=
+                    self.weights.cosine * (scale.cosine.of(exact) - scale.cosine.of(coarse));
             }
         })
     }
 
     /// Visits the partitions under their locks, if no row has moved since the pass.
-    fn each_partition(&self, passes: &[Pass], mut work: impl FnMut(usize, &Partition, &Columns, &Pass)) -> Result<(), Interrupted> {
+    fn each_partition(
+        &self,
+        passes: &[Pass],
+        mut work: impl FnMut(usize, &Partition, &Columns, &Pass),
+    ) -> Result<(), Interrupted> {
         for (at, (partition, pass)) in self.partitions.iter().zip(passes).enumerate() {
             partition.read(|columns| {
                 if columns.generation != pass.generation {
@@ -153,49 +194,94 @@ impl Search<'_> {
     }
 
     /// The current rows of one partition with their sums, neighbours and speakers included.
-    fn collect(&self, at: usize, partition: &Partition, pass: &Pass, scale: &Scale, into: &mut Vec<Candidate>) -> Result<(), Interrupted> {
-        let sums: Vec<f32> = (0..pass.rows).map(|row| scale.sum(self.weights, pass, row)).collect();
+    fn collect(
+        &self,
+        at: usize,
+        partition: &Partition,
+        pass: &Pass,
+        scale: &Scale,
+        into: &mut Vec<Candidate>,
+    ) -> Result<(), Interrupted> {
+        let sums: Vec<f32> = (0..pass.rows)
+            .map(|row| scale.sum(self.weights, pass, row))
+            .collect();
         let now = self.now.as_millisecond();
-        partition.chunks(pass.generation, pass.rows, self.deadline, |columns, range| {
-            let rows = columns.rows.get(range.clone()).unwrap_or_default();
-            for ((index, row), &own) in (range.start..).zip(rows).zip(sums.get(range).unwrap_or_default()) {
-                if row.from > now || row.until <= now {
-                    continue;
-                }
-                let mut sum = own;
-                if pass.dialogue {
-                    let lent = |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
-                    let (before, after) = (lent(row.previous), lent(row.next));
-                    sum += self.weights.neighbour * before.max(after) + self.weights.other_neighbour * before.min(after);
-                    let far = |near: u32, step: fn(&Row) -> u32| columns.row(near).map_or(0.0, |row| lent(step(row)));
-                    sum += self.weights.second_neighbour * far(row.previous, |row| row.previous).max(far(row.next, |row| row.next));
-                    if row.speaker.is_some_and(|speaker| self.query.names(speaker)) {
-                        sum += self.weights.speaker;
+        partition.chunks(
+            pass.generation,
+            pass.rows,
+            self.deadline,
+            |columns, range| {
+                let rows = columns.rows.get(range.clone()).unwrap_or_default();
+                for ((index, row), &own) in (range.start..)
+                    .zip(rows)
+                    .zip(sums.get(range).unwrap_or_default())
+                {
+                    if row.from > now || row.until <= now {
+                        continue;
+                    }
+                    let mut sum = own;
+                    if pass.dialogue {
+                        let lent =
+                            |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
+                        let (before, after) = (lent(row.previous), lent(row.next));
+                        sum += self.weights.neighbour * before.max(after)
+                            + self.weights.other_neighbour * before.min(after);
+                        let far = |near: u32, step: fn(&Row) -> u32| {
+                            columns.row(near).map_or(0.0, |row| lent(step(row)))
+                        };
+                        sum += self.weights.second_neighbour
+                            * far(row.previous, |row| row.previous)
+                                .max(far(row.next, |row| row.next));
+                        if row.speaker.is_some_and(|speaker| self.query.names(speaker)) {
+                            sum += self.weights.speaker;
+                        }
+                    }
+                    if let Ok(row) = u32::try_from(index)
+                        && own > 0.0
+                    {
+                        into.push(Candidate {
+                            partition: at,
+                            row,
+                            sum,
+                        });
                     }
                 }
-                if let Ok(row) = u32::try_from(index)
-                    && own > 0.0
-                {
-                    into.push(Candidate { partition: at, row, sum });
-                }
-            }
-        })
+            },
+        )
     }
 
     /// The cosine in full precision; 0 where there is nothing to compare.
     fn similarity(&self, columns: &Columns, partition: &Partition, pass: &Pass, row: u32) -> f32 {
-        let vector = self.query.vector_for(partition.model()).filter(|_| !pass.cosines.is_empty());
+        let vector = self
+            .query
+            .vector_for(partition.model())
+            .filter(|_| !pass.cosines.is_empty());
         let scale = columns.row(row).map_or(0.0, |row| row.scale);
         vector.map_or(0.0, |vector| vector.refine(columns.vector(row)) * scale)
     }
 
     /// A candidate as a hit, its relevance still to be judged.
-    fn found(&self, columns: &Columns, partition: &Partition, pass: &Pass, candidate: Candidate, terms: &TermWeights) -> Option<Found> {
-        let memory = columns.memory(candidate.row).filter(|memory| memory.is_current(self.now))?;
-        let lexical = pass.lexical.get(candidate.row as usize).copied().unwrap_or_default();
+    fn found(
+        &self,
+        columns: &Columns,
+        partition: &Partition,
+        pass: &Pass,
+        candidate: Candidate,
+        terms: &TermWeights,
+    ) -> Option<Found> {
+        let memory = columns
+            .memory(candidate.row)
+            .filter(|memory| memory.is_current(self.now))?;
+        let lexical = pass
+            .lexical
+            .get(candidate.row as usize)
+            .copied()
+            .unwrap_or_default();
         let hit = Hit {
             memory: Arc::clone(memory),
-            similarity: self.similarity(columns, partition, pass, candidate.row).clamp(0.0, 1.0),
+            similarity: self
+                .similarity(columns, partition, pass, candidate.row)
+                .clamp(0.0, 1.0),
             lexical: terms.share(lexical.own / (K1 + 1.0)),
             coverage: terms.share(lexical.mass),
             relevance: 0.0,
@@ -204,8 +290,13 @@ impl Search<'_> {
             similarity: (!pass.cosines.is_empty()).then_some(hit.similarity),
             coverage: hit.coverage.max(terms.share(lexical.pair_mass)),
             mass: lexical.mass,
+            among: terms.documents,
         };
-        Some(Found { sum: candidate.sum, hit, evidence })
+        Some(Found {
+            sum: candidate.sum,
+            hit,
+            evidence,
+        })
     }
 }
 
@@ -214,63 +305,6 @@ fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
     if candidates.len() > count && count > 0 {
         candidates.select_nth_unstable_by(count - 1, |a, b| b.sum.total_cmp(&a.sum));
         candidates.truncate(count);
-    }
-}
-
-/// One raw score brought to 0..1.
-#[derive(Debug, Clone, Copy)]
-struct Channel {
-    low: f32,
-    high: f32,
-}
-
-impl Channel {
-    fn of(self, raw: f32) -> f32 {
-        if self.high > self.low { ((raw - self.low) / (self.high - self.low)).max(0.0) } else { 0.0 }
-    }
-
-    fn between_mean_and_greatest(values: impl Iterator<Item = f32> + Clone) -> Self {
-        let (sum, count) = values.clone().fold((0f64, 0u32), |(sum, count), x| (sum + f64::from(x), count + 1));
-        #[expect(clippy::cast_possible_truncation, reason = "a mean of cosines")]
-        let low = (sum / f64::from(count.max(1))) as f32;
-        Self { low, high: values.fold(f32::NEG_INFINITY, f32::max) }
-    }
-
-    fn up_to_greatest(values: impl Iterator<Item = f32>) -> Self {
-        Self { low: 0.0, high: values.fold(0.0, f32::max) }
-    }
-}
-
-/// The channels' ranges over everything that was searched.
-#[derive(Debug)]
-struct Scale {
-    cosine: Channel,
-    pair_cosine: Channel,
-    lexical: Channel,
-    pair_lexical: Channel,
-}
-
-impl Scale {
-    fn over(passes: &[Pass]) -> Self {
-        let lexical = || passes.iter().flat_map(|pass| pass.lexical.iter());
-        let cosine = Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.cosines.iter().copied()));
-        Self {
-            cosine,
-            pair_cosine: Channel::between_mean_and_greatest(passes.iter().flat_map(|pass| pass.pair_cosines.iter().copied())),
-            lexical: Channel::up_to_greatest(lexical().map(|l| l.own)),
-            pair_lexical: Channel::up_to_greatest(lexical().map(|l| l.pair)),
-        }
-    }
-
-    /// The weighted sum of a row's own channels. Outside dialogues a pair is its text.
-    fn sum(&self, weights: &Weights, pass: &Pass, row: usize) -> f32 {
-        let lexical = pass.lexical.get(row).copied().unwrap_or_default();
-        let cosine = pass.cosines.get(row).map_or(0.0, |&cosine| self.cosine.of(cosine));
-        let own_lexical = self.lexical.of(lexical.own);
-        let Lexical { pair, .. } = lexical;
-        let pair_cosine = pass.pair_cosines.get(row).map_or(cosine, |&pair| self.pair_cosine.of(pair));
-        let pair_lexical = if pass.dialogue { self.pair_lexical.of(pair) } else { own_lexical };
-        weights.cosine * cosine + weights.lexical * own_lexical + weights.pair_cosine * pair_cosine + weights.pair_lexical * pair_lexical
     }
 }
 
@@ -285,6 +319,18 @@ struct Found {
 fn calibrated(found: Vec<Found>) -> Vec<Hit> {
     let best = found.first().map_or(0.0, |first| first.sum);
     let belief = Evidence::best_of(found.iter().take(JUDGED).map(|found| found.evidence)).belief();
-    let relevance = |sum: f32| if best > 0.0 { (belief * sum / best).clamp(0.0, 1.0) } else { 0.0 };
-    found.into_iter().map(|found| Hit { relevance: relevance(found.sum), ..found.hit }).collect()
+    let relevance = |sum: f32| {
+        if best > 0.0 {
+            (belief * sum / best).clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    };
+    found
+        .into_iter()
+        .map(|found| Hit {
+            relevance: relevance(found.sum),
+            ..found.hit
+        })
+        .collect()
 }

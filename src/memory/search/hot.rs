@@ -34,7 +34,12 @@ struct Member {
 
 impl Member {
     fn new(row: u32, memory: &Memory, terms: &[Term], now: Timestamp) -> Self {
-        Self { row, standing: standing::standing(memory, now), pinned: memory.pinned, terms: terms.iter().copied().collect() }
+        Self {
+            row,
+            standing: standing::standing(memory, now),
+            pinned: memory.pinned,
+            terms: terms.iter().copied().collect(),
+        }
     }
 }
 
@@ -51,7 +56,10 @@ pub(super) struct HotMembers {
 impl HotMembers {
     /// Room for `size` members; pinned ones come on top, up to as many again.
     pub(super) fn new(size: usize) -> Self {
-        Self { size, ..Self::default() }
+        Self {
+            size,
+            ..Self::default()
+        }
     }
 
     /// A row was added or its standing has changed.
@@ -81,7 +89,8 @@ impl HotMembers {
     }
 
     fn is_fresh(&self, now: Timestamp) -> bool {
-        self.chosen_at.is_some_and(|at| (now.as_second() - at.as_second()).abs() < REFRESH_SECONDS)
+        self.chosen_at
+            .is_some_and(|at| (now.as_second() - at.as_second()).abs() < REFRESH_SECONDS)
     }
 
     fn install(&mut self, members: Vec<Member>, now: Timestamp) {
@@ -92,8 +101,17 @@ impl HotMembers {
 
     /// Keeps the pinned and the highest others.
     fn trim(&mut self) {
-        self.members.sort_by(|a, b| b.pinned.cmp(&a.pinned).then(b.standing.total_cmp(&a.standing)));
-        let pinned = self.members.iter().take_while(|member| member.pinned).count().min(self.size);
+        self.members.sort_by(|a, b| {
+            b.pinned
+                .cmp(&a.pinned)
+                .then(b.standing.total_cmp(&a.standing))
+        });
+        let pinned = self
+            .members
+            .iter()
+            .take_while(|member| member.pinned)
+            .count()
+            .min(self.size);
         self.members.truncate(pinned + self.size);
     }
 }
@@ -135,7 +153,13 @@ impl HotSet {
 
 #[async_trait]
 impl HotBranch for HotSet {
-    async fn hot(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError> {
+    async fn hot(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Hit>, BranchError> {
         let partitions = self.index.partitions(scope, deadline).await?;
         let now = self.index.now();
         let mut hits = hot_members(&partitions, query, now, deadline)?;
@@ -146,39 +170,86 @@ impl HotBranch for HotSet {
 }
 
 /// Every member that the query touches, best first.
-pub(super) fn hot_members(partitions: &[Arc<Partition>], query: &Query, now: Timestamp, deadline: Instant) -> Result<Vec<Hit>, SearchError> {
+pub(super) fn hot_members(
+    partitions: &[Arc<Partition>],
+    query: &Query,
+    now: Timestamp,
+    deadline: Instant,
+) -> Result<Vec<Hit>, SearchError> {
     let weights = TermWeights::new(query, partitions);
     let mut hits = Vec::new();
     for partition in partitions {
         refresh(partition, now, deadline)?;
         partition.read(|columns| {
             let members = columns.hot.members.iter();
-            hits.extend(members.filter_map(|member| score(columns, partition, member, query, &weights, now)));
+            hits.extend(
+                members
+                    .filter_map(|member| score(columns, partition, member, query, &weights, now)),
+            );
         });
     }
-    hits.sort_unstable_by(|a: &Hit, b: &Hit| b.relevance.total_cmp(&a.relevance).then_with(|| a.memory.id.cmp(&b.memory.id)));
+    hits.sort_unstable_by(|a: &Hit, b: &Hit| {
+        b.relevance
+            .total_cmp(&a.relevance)
+            .then_with(|| a.memory.id.cmp(&b.memory.id))
+    });
     Ok(hits)
 }
 
-fn score(columns: &Columns, partition: &Partition, member: &Member, query: &Query, weights: &TermWeights, now: Timestamp) -> Option<Hit> {
-    let memory = columns.memory(member.row).filter(|memory| memory.is_current(now))?;
+fn score(
+    columns: &Columns,
+    partition: &Partition,
+    member: &Member,
+    query: &Query,
+    weights: &TermWeights,
+    now: Timestamp,
+) -> Option<Hit> {
+    let memory = columns
+        .memory(member.row)
+        .filter(|memory| memory.is_current(now))?;
     let row = columns.row(member.row)?;
-    let vector = query.vector_for(partition.model()).filter(|v| v.dimensions() == columns.dimensions && row.scale > 0.0);
-    let similarity = vector.map(|v| (v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
-    let mass: f32 = weights.terms.iter().filter(|(term, _)| member.terms.contains(term)).map(|(_, weight)| weight).sum();
-    let evidence = Evidence { similarity, coverage: weights.share(mass), mass };
+    let vector = query
+        .vector_for(partition.model())
+        .filter(|v| v.dimensions() == columns.dimensions && row.scale > 0.0);
+    let similarity =
+        vector.map(|v| (v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
+    let mass: f32 = weights
+        .terms
+        .iter()
+        .filter(|(term, _)| member.terms.contains(term))
+        .map(|(_, weight)| weight)
+        .sum();
+    let evidence = Evidence {
+        similarity,
+        coverage: weights.share(mass),
+        mass,
+        among: weights.documents,
+    };
     let (similarity, coverage) = (similarity.unwrap_or(0.0), evidence.coverage);
     if similarity <= 0.0 && coverage <= 0.0 {
         return None;
     }
-    Some(Hit { memory: Arc::clone(memory), similarity, lexical: coverage, coverage, relevance: evidence.alone() })
+    Some(Hit {
+        memory: Arc::clone(memory),
+        similarity,
+        lexical: coverage,
+        coverage,
+        relevance: evidence.alone(),
+    })
 }
 
 /// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.
 fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(), SearchError> {
     loop {
-        let (fresh, generation, rows, changes, size) =
-            partition.read(|c| (c.hot.is_fresh(now), c.generation, c.rows.len(), c.hot.changes, c.hot.size));
+        let (fresh, generation, rows, changes, size) = partition.read(|c| {
+            (
+                c.hot.is_fresh(now),
+                c.generation,
+                c.rows.len(),
+                c.hot.changes,
+                c.hot.size,
+            )
+        });
         if fresh {
             return Ok(());
         }
@@ -187,11 +258,20 @@ fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(
             let memories = columns.memories.get(range.clone()).unwrap_or_default();
             for (index, memory) in (range.start..).zip(memories) {
                 if let (Some(memory), Ok(row)) = (memory, u32::try_from(index)) {
-                    best.push((memory.pinned, standing::standing(memory, now), row, Arc::clone(memory)));
+                    best.push((
+                        memory.pinned,
+                        standing::standing(memory, now),
+                        row,
+                        Arc::clone(memory),
+                    ));
                 }
             }
             best.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
-            let pinned = best.iter().take_while(|(pinned, ..)| *pinned).count().min(size);
+            let pinned = best
+                .iter()
+                .take_while(|(pinned, ..)| *pinned)
+                .count()
+                .min(size);
             best.truncate(pinned + size);
         });
         match read {
@@ -199,7 +279,12 @@ fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(
             Err(Interrupted::Moved) => continue,
             Ok(()) => {}
         }
-        let members = best.iter().map(|(_, _, row, memory)| Member::new(*row, memory, &terms(&memory.content, Side::Document), now)).collect();
+        let members = best
+            .iter()
+            .map(|(_, _, row, memory)| {
+                Member::new(*row, memory, &terms(&memory.content, Side::Document), now)
+            })
+            .collect();
         let installed = partition.write(|columns| {
             let unchanged = columns.hot.changes == changes;
             if unchanged {

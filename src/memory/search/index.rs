@@ -36,7 +36,11 @@ impl IndexSettings {
     /// The settings of `[memory]` for the vectors of `model`.
     #[must_use]
     pub fn new(model: impl Into<Arc<str>>, config: &MemoryConfig) -> Self {
-        Self { model: model.into(), hot_set_size: config.hot_set_size, inline_search_rows: config.inline_search_rows }
+        Self {
+            model: model.into(),
+            hot_set_size: config.hot_set_size,
+            inline_search_rows: config.inline_search_rows,
+        }
     }
 }
 
@@ -105,8 +109,19 @@ impl Slot {
 impl Index {
     /// An index over `store` that holds nothing yet. Loads run as `tasks`.
     #[must_use]
-    pub fn new(store: Arc<dyn MemoryStore>, clock: Arc<dyn Clock>, tasks: Tasks, settings: IndexSettings) -> Self {
-        Self { store, clock, tasks, settings, slots: Arc::default() }
+    pub fn new(
+        store: Arc<dyn MemoryStore>,
+        clock: Arc<dyn Clock>,
+        tasks: Tasks,
+        settings: IndexSettings,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            tasks,
+            settings,
+            slots: Arc::default(),
+        }
     }
 
     /// The time that validity is judged by.
@@ -118,7 +133,10 @@ impl Index {
     /// Takes a committed memory in. Applying one twice, or an older revision after a newer one, changes nothing. A partition that nobody
     /// has asked for stays unloaded.
     pub fn upsert(&self, memory: Memory) {
-        let slot = self.slots.get(&memory.partition).map(|slot| Arc::clone(&slot));
+        let slot = self
+            .slots
+            .get(&memory.partition)
+            .map(|slot| Arc::clone(&slot));
         if let Some(slot) = slot {
             slot.apply(Waiting::Upsert(Arc::new(memory)));
         }
@@ -147,7 +165,13 @@ impl Index {
     ///
     /// # Errors
     /// When the deadline passes first or the store fails.
-    pub async fn search(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, SearchError> {
+    pub async fn search(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Hit>, SearchError> {
         let partitions = self.partitions(scope, deadline).await?;
         let now = self.clock.now();
         let rows: usize = partitions.iter().map(|partition| partition.len()).sum();
@@ -155,29 +179,52 @@ impl Index {
             search_partitions(&partitions, query, now, limit, deadline)?
         } else {
             let query = query.clone();
-            let work = tokio::task::spawn_blocking(move || search_partitions(&partitions, &query, now, limit, deadline));
-            timeout_at(deadline, work).await.map_err(|_| SearchError::Deadline)?.map_err(|_| SearchError::Interrupted)??
+            let work = tokio::task::spawn_blocking(move || {
+                search_partitions(&partitions, &query, now, limit, deadline)
+            });
+            timeout_at(deadline, work)
+                .await
+                .map_err(|_| SearchError::Deadline)?
+                .map_err(|_| SearchError::Interrupted)??
         };
         hits.retain(|hit| hit.memory.partition.visible_to(scope));
         Ok(hits)
     }
 
     /// The loaded partitions that `scope` reads.
-    pub(super) async fn partitions(&self, scope: &Scope, deadline: Instant) -> Result<Vec<Arc<Partition>>, SearchError> {
-        let slots: Vec<Arc<Slot>> = PartitionKey::for_read(scope).into_iter().map(|key| self.slot(key)).collect();
+    pub(super) async fn partitions(
+        &self,
+        scope: &Scope,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Partition>>, SearchError> {
+        let slots: Vec<Arc<Slot>> = PartitionKey::for_read(scope)
+            .into_iter()
+            .map(|key| self.slot(key))
+            .collect();
         for slot in &slots {
             let loaded = matches!(*slot.load.borrow(), Load::Done);
             if !loaded {
                 Self::wait(slot, deadline).await?;
             }
         }
-        Ok(slots.iter().map(|slot| Arc::clone(&slot.partition)).collect())
+        Ok(slots
+            .iter()
+            .map(|slot| Arc::clone(&slot.partition))
+            .collect())
     }
 
     async fn wait(slot: &Slot, deadline: Instant) -> Result<(), SearchError> {
         let mut load = slot.load.subscribe();
-        let ended = timeout_at(deadline, load.wait_for(|load| !matches!(load, Load::Running))).await;
-        match ended.map_err(|_| SearchError::Deadline)?.map_err(|_| SearchError::Interrupted)?.clone() {
+        let ended = timeout_at(
+            deadline,
+            load.wait_for(|load| !matches!(load, Load::Running)),
+        )
+        .await;
+        match ended
+            .map_err(|_| SearchError::Deadline)?
+            .map_err(|_| SearchError::Interrupted)?
+            .clone()
+        {
             Load::Failed(error) => Err(SearchError::Store(error)),
             Load::Done | Load::Running => Ok(()),
         }
@@ -191,8 +238,16 @@ impl Index {
         let mut first = false;
         let slot = Arc::clone(&self.slots.entry(key.clone()).or_insert_with(|| {
             first = true;
-            let partition = Arc::new(Partition::new(key, Arc::clone(&self.settings.model), self.settings.hot_set_size));
-            Arc::new(Slot { partition, load: watch::Sender::new(Load::Running), waiting: Mutex::new(Some(Vec::new())) })
+            let partition = Arc::new(Partition::new(
+                key,
+                Arc::clone(&self.settings.model),
+                self.settings.hot_set_size,
+            ));
+            Arc::new(Slot {
+                partition,
+                load: watch::Sender::new(Load::Running),
+                waiting: Mutex::new(Some(Vec::new())),
+            })
         }));
         if first {
             self.start_load(Arc::clone(&slot));
@@ -207,13 +262,18 @@ impl Index {
                 Ok(memories) => {
                     let filling = Arc::clone(&slot);
                     let filled = tokio::task::spawn_blocking(move || filling.fill(memories)).await;
-                    filled.map_or_else(|_| Load::Failed(StoreError::Damaged("partition")), |()| Load::Done)
+                    filled.map_or_else(
+                        |_| Load::Failed(StoreError::Damaged("partition")),
+                        |()| Load::Done,
+                    )
                 }
                 Err(error) => Load::Failed(error),
             };
             if matches!(ended, Load::Failed(_)) {
                 // The next request tries again.
-                slots.remove_if(slot.partition.key(), |_, current| Arc::ptr_eq(current, &slot));
+                slots.remove_if(slot.partition.key(), |_, current| {
+                    Arc::ptr_eq(current, &slot)
+                });
             }
             slot.load.send_replace(ended);
         });
@@ -222,13 +282,21 @@ impl Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("partitions", &self.slots.len()).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("partitions", &self.slots.len())
+            .finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl ColdBranch for Index {
-    async fn cold(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError> {
+    async fn cold(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Hit>, BranchError> {
         self.search(scope, query, limit, deadline).await
     }
 }

@@ -1,6 +1,6 @@
 //! The read side: which memories answer a query, found within a deadline and inside a scope.
 //!
-//! A scope reads at most two partitions: the agent's own and its user's. Each is an [`Partition`] of its own, so no filter stands
+//! A scope reads at most two partitions: the agent's own and its user's. Each is a [`Partition`] of its own, so no filter stands
 //! between two users. A search scans every vector, walks the postings of the query's terms, and adds the two normalised scores up.
 //!
 //! ```text
@@ -8,7 +8,8 @@
 //! columns            the memories of a partition, and how they change
 //! partition          the lock around them: a pass holds it for one chunk at a time
 //! pass               one query over one partition: cosines and term scores of every row
-//! fusion, evidence   scores of all partitions on one scale, and what a match is worth
+//! scale, fusion      scores of all partitions on one scale, and their sum
+//! evidence, standing what a match is worth, and what a memory is worth whatever is asked
 //! index, hot         the two branches that a request asks
 //! ```
 
@@ -16,8 +17,10 @@ mod terms;
 mod stop_words;
 mod vectors;
 mod columns;
+mod compaction;
 mod partition;
 mod pass;
+mod scale;
 mod evidence;
 mod fusion;
 mod hot;
@@ -58,7 +61,11 @@ pub fn query_text(message: &str) -> std::borrow::Cow<'_, str> {
         return message.into();
     }
     let head: Vec<&str> = message.split_whitespace().take(QUERY_HEAD_WORDS).collect();
-    let mut tail: Vec<&str> = message.split_whitespace().rev().take(QUERY_TAIL_WORDS).collect();
+    let mut tail: Vec<&str> = message
+        .split_whitespace()
+        .rev()
+        .take(QUERY_TAIL_WORDS)
+        .collect();
     tail.reverse();
     format!("{} {}", head.join(" "), tail.join(" ")).into()
 }
@@ -85,16 +92,31 @@ impl Query {
         walk(text, Side::Query, &mut |text| {
             let term = Term::of(text);
             if distinct.iter().all(|(known, _)| *known != term) {
-                distinct.push((term, if text.bytes().any(|b| b.is_ascii_digit()) { IDENTIFIER_WEIGHT } else { 1.0 }));
+                distinct.push((
+                    term,
+                    if text.bytes().any(|b| b.is_ascii_digit()) {
+                        IDENTIFIER_WEIGHT
+                    } else {
+                        1.0
+                    },
+                ));
             }
         });
         let mut folded = String::with_capacity(32);
         let mut words = Vec::new();
-        for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1) {
+        for word in text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| word.len() > 1)
+        {
             fold(word, &mut folded);
             words.push(Term::of(&folded));
         }
-        Self(Arc::new(Prepared { terms: distinct, words, vector: vector.and_then(QueryVector::new), model }))
+        Self(Arc::new(Prepared {
+            terms: distinct,
+            words,
+            vector: vector.and_then(QueryVector::new),
+            model,
+        }))
     }
 
     /// Whether there is nothing to search for.
@@ -156,7 +178,13 @@ pub trait HotBranch: Send + Sync {
     ///
     /// # Errors
     /// When the deadline passes first or the store fails.
-    async fn hot(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError>;
+    async fn hot(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Hit>, BranchError>;
 }
 
 /// The search over everything the scope may read.
@@ -166,7 +194,13 @@ pub trait ColdBranch: Send + Sync {
     ///
     /// # Errors
     /// When the deadline passes first or the store fails.
-    async fn cold(&self, scope: &Scope, query: &Query, limit: usize, deadline: Instant) -> Result<Vec<Hit>, BranchError>;
+    async fn cold(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Hit>, BranchError>;
 }
 
 #[cfg(test)]

@@ -35,7 +35,11 @@ impl Partition {
     /// An empty partition whose vectors are those of `model`, with room for `hot` members in its hot set.
     #[must_use]
     pub fn new(key: PartitionKey, model: Arc<str>, hot: usize) -> Self {
-        Self { key, model, columns: RwLock::new(Columns::new(hot)) }
+        Self {
+            key,
+            model,
+            columns: RwLock::new(Columns::new(hot)),
+        }
     }
 
     /// Which partition it is.

@@ -21,9 +21,20 @@ const USES_FOR_FULL_FREQUENCY: u32 = 10;
 /// Exponential decay since the start of validity, by the shortest half-life among all labels. 1 for what is not yet valid.
 #[must_use]
 pub fn recency(memory: &Memory, now: Timestamp) -> f32 {
-    let half_life = memory.labels.iter().map(|l| l.label.half_life_days()).fold(f32::INFINITY, f32::min);
-    let half_life = if half_life.is_finite() { half_life } else { memory.category().half_life_days() };
-    #[expect(clippy::cast_precision_loss, reason = "ages need no more than seven digits")]
+    let half_life = memory
+        .labels
+        .iter()
+        .map(|l| l.label.half_life_days())
+        .fold(f32::INFINITY, f32::min);
+    let half_life = if half_life.is_finite() {
+        half_life
+    } else {
+        memory.category().half_life_days()
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "ages need no more than seven digits"
+    )]
     let days = (now.as_second() - memory.valid_from.as_second()).max(0) as f32 / SECONDS_PER_DAY;
     (-std::f32::consts::LN_2 * days / half_life).exp()
 }
@@ -31,9 +42,15 @@ pub fn recency(memory: &Memory, now: Timestamp) -> f32 {
 /// Votes with Laplace smoothing, rounded half up to two decimals; 0.5 without votes.
 #[must_use]
 pub fn usefulness(memory: &Memory) -> f32 {
-    let (useful, not) = (f64::from(memory.votes_useful), f64::from(memory.votes_not_useful));
+    let (useful, not) = (
+        f64::from(memory.votes_useful),
+        f64::from(memory.votes_not_useful),
+    );
     let share = (useful + 1.0) / (useful + not + 2.0);
-    #[expect(clippy::cast_possible_truncation, reason = "a value of two decimals between 0 and 1")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a value of two decimals between 0 and 1"
+    )]
     let rounded = ((share * 100.0 + 0.5).floor() / 100.0) as f32;
     rounded.clamp(0.0, 1.0)
 }
@@ -42,7 +59,8 @@ pub fn usefulness(memory: &Memory) -> f32 {
 #[must_use]
 pub fn frequency(memory: &Memory) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "at most ten")]
-    let uses = memory.retrieval_count.min(USES_FOR_FULL_FREQUENCY) as f32 / USES_FOR_FULL_FREQUENCY as f32;
+    let uses =
+        memory.retrieval_count.min(USES_FOR_FULL_FREQUENCY) as f32 / USES_FOR_FULL_FREQUENCY as f32;
     uses
 }
 

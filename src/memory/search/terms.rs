@@ -15,18 +15,19 @@ use super::stop_words;
 
 /// A term by its hash. The hash is seeded at start, so that nobody can choose texts that collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Term(u64);
+pub(super) struct Term(u64);
 
 /// Which side of the search a text is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub(super) enum Side {
     /// A memory: single characters of unspaced scripts are terms too, so that a one-character query finds them.
     Document,
     /// A query: pairs of characters only, unless the run has one.
     Query,
 }
 
-static SEED: LazyLock<foldhash::quality::RandomState> = LazyLock::new(foldhash::quality::RandomState::default);
+static SEED: LazyLock<foldhash::quality::RandomState> =
+    LazyLock::new(foldhash::quality::RandomState::default);
 
 impl Term {
     /// The term of a folded text.
@@ -37,7 +38,7 @@ impl Term {
 
 /// The terms of a text, in order, repeated as they occur.
 #[must_use]
-pub fn terms(text: &str, side: Side) -> Vec<Term> {
+pub(super) fn terms(text: &str, side: Side) -> Vec<Term> {
     let mut found = Vec::with_capacity(text.len() / 6 + 4);
     walk(text, side, &mut |term| found.push(Term::of(term)));
     found
@@ -107,7 +108,11 @@ fn chunk_terms(chunk: &str, side: Side, sink: &mut dyn FnMut(&str)) {
 /// Whether a chunk with inner punctuation is a name of its own (`10:30`, `inv-0042`, `a@b.example`, `snake_case`) and not two words
 /// around a slash.
 fn is_identifier(chunk: &str) -> bool {
-    chunk.len() <= 128 && chunk.is_ascii() && chunk.bytes().any(|b| b.is_ascii_digit() || b == b'@' || b == b'_')
+    chunk.len() <= 128
+        && chunk.is_ascii()
+        && chunk
+            .bytes()
+            .any(|b| b.is_ascii_digit() || b == b'@' || b == b'_')
 }
 
 /// The terms of a run of word characters.
@@ -134,7 +139,9 @@ fn split_kinds(word: &str, sink: &mut dyn FnMut(&str)) {
         let mut rest = part;
         while let Some(first) = rest.chars().next() {
             let digit = first.is_ascii_digit();
-            let end = rest.find(|c: char| c.is_ascii_digit() != digit).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| c.is_ascii_digit() != digit)
+                .unwrap_or(rest.len());
             let (run, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
             if digit {
                 sink(run);
@@ -160,7 +167,9 @@ fn script_runs(word: &str, side: Side, sink: &mut dyn FnMut(&str)) {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let unspaced = is_unspaced(first);
-        let end = rest.find(|c: char| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| is_unspaced(c) != unspaced)
+            .unwrap_or(rest.len());
         let (run, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
         if unspaced {
             pairs(run, side, sink);
@@ -172,7 +181,10 @@ fn script_runs(word: &str, side: Side, sink: &mut dyn FnMut(&str)) {
 }
 
 fn pairs(run: &str, side: Side, sink: &mut dyn FnMut(&str)) {
-    let ends = run.char_indices().map(|(at, _)| at).chain(std::iter::once(run.len()));
+    let ends = run
+        .char_indices()
+        .map(|(at, _)| at)
+        .chain(std::iter::once(run.len()));
     let bounds: smallvec::SmallVec<[usize; 32]> = ends.collect();
     if side == Side::Document || bounds.len() == 2 {
         spans(run, &bounds, 2, sink);
@@ -225,7 +237,10 @@ mod tests {
 
     #[test]
     fn words_are_folded_stopped_and_stemmed() {
-        assert_eq!(query("The Painting's COLOURS, painted!"), ["paint", "colour", "paint"]);
+        assert_eq!(
+            query("The Painting's COLOURS, painted!"),
+            ["paint", "colour", "paint"]
+        );
         assert_eq!(query("what did they do?"), Vec::<String>::new());
     }
 

@@ -16,7 +16,11 @@ impl QueryVector {
     pub(super) fn new(vector: &[f32]) -> Option<Self> {
         let mut bytes = Vec::with_capacity(vector.len());
         let scale = quantise(vector, &mut bytes);
-        (scale > 0.0).then(|| Self { exact: vector.into(), coarse: bytes.iter().map(|&b| i16::from(b)).collect(), scale })
+        (scale > 0.0).then(|| Self {
+            exact: vector.into(),
+            coarse: bytes.iter().map(|&b| i16::from(b)).collect(),
+            scale,
+        })
     }
 
     pub(super) fn dimensions(&self) -> usize {
@@ -45,8 +49,15 @@ impl QueryVector {
 
 #[inline(always)]
 fn coarse_dot(query: &[i16], row: &[i8]) -> f32 {
-    let sum: i32 = query.iter().zip(row).map(|(&q, &r)| i32::from(q) * i32::from(r)).sum();
-    #[expect(clippy::cast_precision_loss, reason = "sums of products of bytes stay below 2^24 for a thousand dimensions")]
+    let sum: i32 = query
+        .iter()
+        .zip(row)
+        .map(|(&q, &r)| i32::from(q) * i32::from(r))
+        .sum();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "sums of products of bytes stay below 2^24 for a thousand dimensions"
+    )]
     let sum = sum as f32;
     sum
 }
@@ -62,24 +73,44 @@ fn exact_dot(query: &[f32], row: &[i8]) -> f32 {
             *sum += q * f32::from(r);
         }
     }
-    let rest: f32 = query_rest.iter().zip(row_rest).map(|(&q, &r)| q * f32::from(r)).sum();
+    let rest: f32 = query_rest
+        .iter()
+        .zip(row_rest)
+        .map(|(&q, &r)| q * f32::from(r))
+        .sum();
     sums.iter().sum::<f32>() + rest
 }
 
 /// Appends the bytes of `vector` to `into` and returns the scale that undoes them; 0 for the zero vector and for one that is not finite.
 pub(super) fn quantise(vector: &[f32], into: &mut Vec<i8>) -> f32 {
-    let greatest = vector.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
+    let greatest = vector
+        .iter()
+        .fold(0f32, |greatest, x| greatest.max(x.abs()));
     let usable = greatest > 0.0 && vector.iter().all(|x| x.is_finite());
     let scale = if usable { greatest / 127.0 } else { 0.0 };
-    #[expect(clippy::cast_possible_truncation, reason = "the quotient lies within -127 to 127")]
-    into.extend(vector.iter().map(|x| if usable { (x / scale).round() as i8 } else { 0 }));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the quotient lies within -127 to 127"
+    )]
+    into.extend(
+        vector
+            .iter()
+            .map(|x| if usable { (x / scale).round() as i8 } else { 0 }),
+    );
     scale
 }
 
 /// The cosine of two stored rows.
 pub(super) fn cosine(a: &[i8], a_scale: f32, b: &[i8], b_scale: f32) -> f32 {
-    let sum: i32 = a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
-    #[expect(clippy::cast_precision_loss, reason = "sums of products of bytes stay below 2^24 for a thousand dimensions")]
+    let sum: i32 = a
+        .iter()
+        .zip(b)
+        .map(|(&a, &b)| i32::from(a) * i32::from(b))
+        .sum();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "sums of products of bytes stay below 2^24 for a thousand dimensions"
+    )]
     let sum = sum as f32;
     sum * a_scale * b_scale
 }

@@ -34,7 +34,11 @@ impl RankSettings {
     /// The settings of `[context]`.
     #[must_use]
     pub fn new(config: &ContextConfig) -> Self {
-        Self { gate: config.recall_gate == Switch::On, floor: config.relevance_floor, schema: config.score_schema }
+        Self {
+            gate: config.recall_gate == Switch::On,
+            floor: config.relevance_floor,
+            schema: config.score_schema,
+        }
     }
 }
 
@@ -58,8 +62,15 @@ pub struct Ranked {
 pub fn rank(hits: Vec<Hit>, now: Timestamp, settings: &RankSettings) -> Vec<Ranked> {
     let hits = merged(hits);
     let gate = Gate::over(&hits);
-    let mut ranked: Vec<Ranked> = hits.into_iter().map(|hit| judge(hit, now, settings, &gate)).collect();
-    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.memory.id.cmp(&b.memory.id)));
+    let mut ranked: Vec<Ranked> = hits
+        .into_iter()
+        .map(|hit| judge(hit, now, settings, &gate))
+        .collect();
+    ranked.sort_by(|a, b| {
+        b.score
+            .total_cmp(&a.score)
+            .then_with(|| a.memory.id.cmp(&b.memory.id))
+    });
     exclude_repeats(&mut ranked);
     set_values(&mut ranked);
     ranked
@@ -67,7 +78,8 @@ pub fn rank(hits: Vec<Hit>, now: Timestamp, settings: &RankSettings) -> Vec<Rank
 
 /// One hit for each memory: the one with the best relevance.
 fn merged(hits: Vec<Hit>) -> Vec<Hit> {
-    let mut places: HashMap<MemoryId, usize, RandomState> = HashMap::with_capacity_and_hasher(hits.len(), RandomState::default());
+    let mut places: HashMap<MemoryId, usize, RandomState> =
+        HashMap::with_capacity_and_hasher(hits.len(), RandomState::default());
     let mut kept: Vec<Hit> = Vec::with_capacity(hits.len());
     for hit in hits {
         let place = *places.entry(hit.memory.id).or_insert(kept.len());
@@ -90,7 +102,9 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
     };
     let score = match settings.schema {
         ScoreSchema::Composite => composite(&components),
-        ScoreSchema::Interim => INTERIM_SIMILARITY * hit.similarity + INTERIM_CONFIDENCE * components.confidence,
+        ScoreSchema::Interim => {
+            INTERIM_SIMILARITY * hit.similarity + INTERIM_CONFIDENCE * components.confidence
+        }
     };
     let excluded = if !hit.memory.is_current(now) {
         Some(Exclusion::Filter)
@@ -101,7 +115,13 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
     } else {
         None
     };
-    Ranked { value: 0.0, memory: hit.memory, score, components, excluded }
+    Ranked {
+        value: 0.0,
+        memory: hit.memory,
+        score,
+        components,
+        excluded,
+    }
 }
 
 fn composite(components: &Components) -> f32 {
@@ -118,9 +138,15 @@ const STEEPNESS: f32 = 120.0;
 
 /// Gives every candidate its value, measured from the best score so that the greatest is 1.
 fn set_values(ranked: &mut [Ranked]) {
-    let best = ranked.iter().filter(|candidate| candidate.excluded.is_none()).map(|candidate| candidate.score).fold(0.0, f32::max);
+    let best = ranked
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none())
+        .map(|candidate| candidate.score)
+        .fold(0.0, f32::max);
     for candidate in ranked {
-        candidate.value = (STEEPNESS * (candidate.score - best)).clamp(-80.0, 0.0).exp();
+        candidate.value = (STEEPNESS * (candidate.score - best))
+            .clamp(-80.0, 0.0)
+            .exp();
     }
 }
 
@@ -129,7 +155,10 @@ fn exclude_repeats(ranked: &mut [Ranked]) {
     let mut hashes: HashSet<[u8; 32], RandomState> = HashSet::default();
     let mut texts: HashSet<u64, RandomState> = HashSet::default();
     let hasher = RandomState::default();
-    for candidate in ranked.iter_mut().filter(|candidate| candidate.excluded.is_none()) {
+    for candidate in ranked
+        .iter_mut()
+        .filter(|candidate| candidate.excluded.is_none())
+    {
         let new_hash = hashes.insert(candidate.memory.content_hash);
         let new_text = texts.insert(word_hash(&candidate.memory.content, &hasher));
         if !(new_hash && new_text) {
@@ -142,9 +171,13 @@ fn exclude_repeats(ranked: &mut [Ranked]) {
 fn word_hash(text: &str, hasher: &RandomState) -> u64 {
     let mut state = hasher.build_hasher();
     for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| c.is_ascii_punctuation() && !matches!(c, '-' | '+' | '$' | '#' | '%' | '@'));
+        let word = word.trim_matches(|c: char| {
+            c.is_ascii_punctuation() && !matches!(c, '-' | '+' | '$' | '#' | '%' | '@')
+        });
         if !word.is_empty() {
-            word.chars().flat_map(char::to_lowercase).for_each(|c| state.write_u32(c.into()));
+            word.chars()
+                .flat_map(char::to_lowercase)
+                .for_each(|c| state.write_u32(c.into()));
             state.write_u32(u32::from(' '));
         }
     }
@@ -161,7 +194,10 @@ struct Gate {
 impl Gate {
     fn over(hits: &[Hit]) -> Self {
         let best = hits.iter().map(|hit| hit.relevance).fold(0.0, f32::max);
-        Self { open: best >= GATE_OPENS_AT, least: best * GATE_SHARE }
+        Self {
+            open: best >= GATE_OPENS_AT,
+            least: best * GATE_SHARE,
+        }
     }
 
     fn admits(&self, hit: &Hit) -> bool {
@@ -175,4 +211,201 @@ const GATE_OPENS_AT: f32 = 0.607;
 const GATE_SHARE: f32 = 0.68;
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::{RankSettings, Ranked, rank};
+    use crate::config::ScoreSchema;
+    use crate::ids::{AgentId, MemoryId, OrgId};
+    use crate::memory::search::Hit;
+    use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
+    use crate::request::context::plan::Exclusion;
+    use crate::tokens::TokenCounts;
+
+    const OPEN: RankSettings = RankSettings {
+        gate: false,
+        floor: 0.15,
+        schema: ScoreSchema::Composite,
+    };
+    const GATED: RankSettings = RankSettings { gate: true, ..OPEN };
+
+    fn now() -> Timestamp {
+        "2026-01-15T12:00:00Z".parse().unwrap()
+    }
+
+    fn memory(content: &str) -> Memory {
+        let id = MemoryId::new();
+        Memory {
+            id,
+            partition: PartitionKey {
+                org: OrgId::new(),
+                agent: AgentId::new(),
+                user: None,
+            },
+            content: content.into(),
+            labels: vec![Label {
+                label: Category::Factual,
+                confidence: 1.0,
+            }],
+            confidence: 0.8,
+            valid_from: now(),
+            valid_until: None,
+            observed_at: None,
+            source: Source::default(),
+            metadata: None,
+            pinned: false,
+            status: Status::Active,
+            revision: 1,
+            content_hash: [id.as_bytes().as_slice(), id.as_bytes().as_slice()]
+                .concat()
+                .try_into()
+                .unwrap(),
+            retrieval_count: 0,
+            votes_useful: 0,
+            votes_not_useful: 0,
+            created_at: now(),
+            updated_at: now(),
+            embedding: None,
+            tokens: TokenCounts::default(),
+        }
+    }
+
+    fn hit(memory: Memory, relevance: f32) -> Hit {
+        Hit {
+            memory: Arc::new(memory),
+            similarity: relevance,
+            lexical: relevance,
+            coverage: relevance,
+            relevance,
+        }
+    }
+
+    fn outcome(ranked: &[Ranked]) -> Vec<(&str, Option<Exclusion>)> {
+        ranked
+            .iter()
+            .map(|candidate| (&*candidate.memory.content, candidate.excluded))
+            .collect()
+    }
+
+    #[test]
+    fn the_composite_has_the_contracts_shares_and_the_shortest_half_life() {
+        let labels = [Category::Factual, Category::Episodic].map(|label| Label {
+            label,
+            confidence: 1.0,
+        });
+        let aged = now() - Duration::from_secs(14 * 86_400);
+        let one = Memory {
+            labels: labels.into(),
+            valid_from: aged,
+            votes_useful: 2,
+            retrieval_count: 5,
+            ..memory("a")
+        };
+        let ranked = rank(vec![hit(one, 0.9)], now(), &OPEN);
+        let parts = ranked[0].components;
+        assert!(
+            (parts.recency - 0.5).abs() < 1e-4,
+            "episodic halves in fourteen days"
+        );
+        assert_eq!(
+            (parts.usefulness, parts.frequency, parts.confidence),
+            (0.75, 0.5, 0.8)
+        );
+        assert!((ranked[0].score - (0.36 + 0.125 + 0.15 + 0.08 + 0.025)).abs() < 1e-4);
+        let interim = rank(
+            vec![hit(memory("a"), 0.6)],
+            now(),
+            &RankSettings {
+                schema: ScoreSchema::Interim,
+                ..OPEN
+            },
+        );
+        assert!((interim[0].score - (0.85 * 0.6 + 0.15 * 0.8)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn every_exclusion_has_its_reason() {
+        let ended = Memory {
+            valid_until: Some(now()),
+            ..memory("ended")
+        };
+        let hits = vec![
+            hit(memory("Port 8080."), 0.9),
+            hit(memory("weak"), 0.1),
+            hit(ended, 0.8),
+            hit(memory("port  8080"), 0.7),
+            hit(memory("port 8081"), 0.65),
+        ];
+        let ranked = rank(hits, now(), &OPEN);
+        let expected = [
+            ("Port 8080.", None),
+            ("ended", Some(Exclusion::Filter)),
+            ("port  8080", Some(Exclusion::Duplicate)),
+            ("port 8081", None),
+            ("weak", Some(Exclusion::Floor)),
+        ];
+        assert_eq!(outcome(&ranked), expected);
+    }
+
+    #[test]
+    fn the_gate_closes_on_weak_recalls_and_drops_what_trails_the_best() {
+        let weak = vec![hit(memory("a"), 0.5), hit(memory("b"), 0.45)];
+        assert!(
+            rank(weak.clone(), now(), &GATED)
+                .iter()
+                .all(|candidate| candidate.excluded == Some(Exclusion::Gate))
+        );
+        assert!(
+            rank(weak, now(), &OPEN)
+                .iter()
+                .all(|candidate| candidate.excluded.is_none())
+        );
+        let strong = rank(
+            vec![
+                hit(memory("a"), 0.8),
+                hit(memory("b"), 0.7),
+                hit(memory("c"), 0.3),
+            ],
+            now(),
+            &GATED,
+        );
+        assert_eq!(
+            outcome(&strong),
+            [("a", None), ("b", None), ("c", Some(Exclusion::Gate))]
+        );
+    }
+
+    #[test]
+    fn a_memory_found_twice_counts_once_with_its_better_relevance() {
+        let one = memory("a");
+        let ranked = rank(vec![hit(one.clone(), 0.4), hit(one, 0.7)], now(), &OPEN);
+        assert_eq!((ranked.len(), ranked[0].components.relevance), (1, 0.7));
+    }
+
+    #[test]
+    fn ties_are_ordered_by_id_and_values_are_steep() {
+        let (a, b) = (memory("a"), memory("b"));
+        let first = a.id.min(b.id);
+        for hits in [[a.clone(), b.clone()], [b, a]] {
+            assert_eq!(
+                rank(
+                    hits.into_iter().map(|m| hit(m, 0.5)).collect(),
+                    now(),
+                    &OPEN
+                )[0]
+                .memory
+                .id,
+                first
+            );
+        }
+        let ranked = rank(
+            vec![hit(memory("strong"), 0.8), hit(memory("half"), 0.4)],
+            now(),
+            &OPEN,
+        );
+        assert!(ranked[0].value > 1_000.0 * ranked[1].value && ranked[1].value > 0.0);
+    }
+}

@@ -33,7 +33,9 @@ impl StaticMiniLm {
     /// Reads the vocabulary (a few milliseconds); make one and share it.
     #[must_use]
     pub fn new() -> Self {
-        Self { tokenizer: WordPiece::new(VOCABULARY) }
+        Self {
+            tokenizer: WordPiece::new(VOCABULARY),
+        }
     }
 
     /// The vector of a query: at most its first [`QUERY_WORDS`] words. Synchronous, for the request path: microseconds.
@@ -44,7 +46,8 @@ impl StaticMiniLm {
 
     fn vector(&self, text: &str, max_words: usize) -> Vec<f32> {
         let mut sum = [0f32; DIMENSIONS];
-        self.tokenizer.ids(text, max_words, |id| add_row(&mut sum, id));
+        self.tokenizer
+            .ids(text, max_words, |id| add_row(&mut sum, id));
         let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if norm > 0.0 {
             sum.iter_mut().for_each(|x| *x /= norm);
@@ -56,9 +59,16 @@ impl StaticMiniLm {
 /// Adds scale x row of one piece. Ids come from the vocabulary, so they are inside the table; anything else adds nothing.
 fn add_row(sum: &mut [f32; DIMENSIONS], id: u32) {
     let row = id as usize;
-    let Some((scale, _)) = TABLE.get(row * SCALE_BYTES..).and_then(|rest| rest.split_first_chunk::<SCALE_BYTES>()) else { return };
+    let Some((scale, _)) = TABLE
+        .get(row * SCALE_BYTES..)
+        .and_then(|rest| rest.split_first_chunk::<SCALE_BYTES>())
+    else {
+        return;
+    };
     let start = ROWS * SCALE_BYTES + row * DIMENSIONS;
-    let Some(row) = TABLE.get(start..start + DIMENSIONS) else { return };
+    let Some(row) = TABLE.get(start..start + DIMENSIONS) else {
+        return;
+    };
     let scale = f32::from_le_bytes(*scale);
     for (sum, &byte) in sum.iter_mut().zip(row) {
         *sum += scale * f32::from(byte.cast_signed());
@@ -73,7 +83,9 @@ impl Default for StaticMiniLm {
 
 impl fmt::Debug for StaticMiniLm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StaticMiniLm").field("model", &MODEL).finish_non_exhaustive()
+        f.debug_struct("StaticMiniLm")
+            .field("model", &MODEL)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,7 +96,10 @@ impl Embedder for StaticMiniLm {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        Ok(texts.iter().map(|text| self.vector(text, usize::MAX)).collect())
+        Ok(texts
+            .iter()
+            .map(|text| self.vector(text, usize::MAX))
+            .collect())
     }
 }
 
@@ -122,7 +137,10 @@ mod tests {
     fn a_query_is_bounded_and_a_document_is_not() {
         let model = StaticMiniLm::new();
         let long = format!("{} zebra", "tea ".repeat(super::QUERY_WORDS));
-        assert_eq!(model.embed_one(&long), model.embed_one(&"tea ".repeat(super::QUERY_WORDS)));
+        assert_eq!(
+            model.embed_one(&long),
+            model.embed_one(&"tea ".repeat(super::QUERY_WORDS))
+        );
         assert_ne!(model.vector(&long, usize::MAX), model.embed_one(&long));
     }
 
