@@ -9,7 +9,6 @@ const AFTER_RETRIEVAL_MS: u64 = 5;
 /// Completes `config`; `is_set` tells whether a key was written.
 pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     follow_deadlines(&mut config.context, is_set);
-    follow_default_rates(config, is_set);
     let mut faults = Vec::new();
     for (i, issuer) in config.auth.issuers.iter_mut().enumerate() {
         for (k, key) in issuer.keys.iter_mut().enumerate() {
@@ -35,17 +34,6 @@ fn follow_deadlines(context: &mut ContextConfig, is_set: &dyn Fn(&str) -> bool) 
     }
     if unset("directive_timeout_ms") {
         context.directive_timeout_ms = context.directive_timeout_ms.min(context.deadline_ms);
-    }
-}
-
-/// The built-in figures of the whole process never stand below a default that the operator chose for every level.
-fn follow_default_rates(config: &mut Config, is_set: &dyn Fn(&str) -> bool) {
-    let rates = &mut config.rate_limit;
-    if !is_set("rate_limit.global.rpm") {
-        rates.global.rpm = rates.global.rpm.map(|rpm| rpm.max(rates.default_rpm));
-    }
-    if !is_set("rate_limit.global.streams") {
-        rates.global.streams = rates.global.streams.map(|streams| streams.max(rates.default_streams.unwrap_or(0)));
     }
 }
 
