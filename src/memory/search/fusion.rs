@@ -40,13 +40,13 @@ pub struct Weights {
 impl Weights {
     /// Chosen on dialogue questions; without dialogue only the first four matter, and pairs equal their texts.
     pub const CHOSEN: Self = Self {
-        cosine: 0.15,
-        pair_cosine: 0.45,
+        cosine: 0.25,
+        pair_cosine: 0.35,
         lexical: 0.45,
         pair_lexical: 0.5,
-        neighbour: 0.75,
+        neighbour: 0.58,
         other_neighbour: 0.07,
-        second_neighbour: 0.2,
+        second_neighbour: 0.26,
         speaker: 0.8,
     };
 }

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::hot::hot_members;
+use super::pass::{K1, Pass, TermWeights};
 use super::{
     ColdBranch, Hit, HotBranch, HotSet, Index, IndexSettings, Partition, Query, SearchError,
     query_text, search_partitions,
@@ -314,6 +315,23 @@ fn a_dialogue_turn_is_found_by_the_turn_before_it() {
         "{:?}",
         &contents(&hits)[..3]
     );
+}
+
+#[test]
+fn a_pair_is_scored_as_one_text_whatever_the_order_of_arrival() {
+    let key = key(None);
+    let (first, second) = (turn(&key, 0, "Ann: tea tea"), turn(&key, 1, "Bob: tea milk"));
+    for memories in [[first.clone(), second.clone()], [second.clone(), first]] {
+        let at = memories.iter().position(|memory| memory.id == second.id).unwrap();
+        let partitions = [partition(&key, memories)];
+        let weights = TermWeights::new(&words("tea"), &partitions);
+        let pass = Pass::run(&words("tea"), &weights, &partitions[0], far()).unwrap();
+        // Three teas in a text of average length: BM25's length factor is 1.
+        let expected = weights.total * 3.0 * (K1 + 1.0) / (3.0 + K1);
+        assert!((pass.lexical[at].pair - expected).abs() < 1e-4, "{:?}", pass.lexical);
+        let alone = &pass.lexical[1 - at];
+        assert_eq!((alone.pair, alone.pair_mass), (alone.own, alone.mass), "nothing stands before it");
+    }
 }
 
 #[test]

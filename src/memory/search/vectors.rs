@@ -1,7 +1,7 @@
 //! Vectors as signed bytes with one scale a row: a quarter of the memory traffic, and integer products that compile to wide
 //! instructions. The order of near neighbours is then refined with the query in full precision.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 /// A query vector, in both forms the scan needs.
 #[derive(Debug)]
@@ -33,17 +33,54 @@ impl QueryVector {
         let start = into.len();
         into.resize(start + rows.len() / dimensions, 0.0);
         let found = into.get_mut(start..).unwrap_or_default();
-        // A plain loop: what an iterator's own functions do may be compiled for the baseline instruction set.
-        Arch::new().dispatch(|| {
-            for (found, row) in found.iter_mut().zip(rows.chunks_exact(dimensions)) {
-                *found = coarse_dot(&self.coarse, row) * self.scale;
-            }
+        Arch::new().dispatch(Scan {
+            query: self,
+            rows,
+            found,
         });
     }
 
     /// Query x row with the query in full precision, still to be multiplied by the row's scale.
     pub(super) fn refine(&self, row: &[i8]) -> f32 {
-        Arch::new().dispatch(|| exact_dot(&self.exact, row))
+        Arch::new().dispatch(Refine { query: self, row })
+    }
+}
+
+/// The work behind [`QueryVector::scan`] as a type: the compiler is free to leave a closure outside the wide-instruction function.
+struct Scan<'a> {
+    query: &'a QueryVector,
+    rows: &'a [i8],
+    found: &'a mut [f32],
+}
+
+impl WithSimd for Scan<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let query = &self.query.coarse;
+        for (found, row) in self
+            .found
+            .iter_mut()
+            .zip(self.rows.chunks_exact(query.len()))
+        {
+            *found = coarse_dot(query, row) * self.query.scale;
+        }
+    }
+}
+
+/// The work behind [`QueryVector::refine`].
+struct Refine<'a> {
+    query: &'a QueryVector,
+    row: &'a [i8],
+}
+
+impl WithSimd for Refine<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> f32 {
+        exact_dot(&self.query.exact, self.row)
     }
 }
 
