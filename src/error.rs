@@ -3,6 +3,7 @@
 //! Every stage has an error type of its own and turns it into an [`ApiError`] beside it; only this file makes responses.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -117,7 +118,11 @@ pub struct FieldError {
 
 /// An error on its way to the client. The message never repeats user text or secrets.
 #[derive(Debug, Clone)]
-pub struct ApiError {
+pub struct ApiError(Box<Refusal>);
+
+/// What an [`ApiError`] holds; boxed, so that the good path does not carry its size.
+#[derive(Debug, Clone)]
+pub struct Refusal {
     /// The reason.
     pub code: Code,
     /// A provider's status that is kept although the code has another.
@@ -140,7 +145,16 @@ impl ApiError {
     /// An error with a text for the client.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, status: None, message: message.into(), param: None, fields: Vec::new(), retry_after: None, existing_memory_id: None, headers: Vec::new() }
+        Self(Box::new(Refusal {
+            code,
+            status: None,
+            message: message.into(),
+            param: None,
+            fields: Vec::new(),
+            retry_after: None,
+            existing_memory_id: None,
+            headers: Vec::new(),
+        }))
     }
 
     /// Keeps a provider's status.
@@ -174,7 +188,11 @@ impl ApiError {
 
     /// The object under `error`, as batch results and mid-stream events carry it.
     #[must_use]
-    pub fn body<'a>(&'a self, request_id: Option<&'a str>, timestamp: Option<String>) -> ErrorBody<'a> {
+    pub fn body<'a>(
+        &'a self,
+        request_id: Option<&'a str>,
+        timestamp: Option<String>,
+    ) -> ErrorBody<'a> {
         ErrorBody {
             message: &self.message,
             kind: self.code.kind(),
@@ -185,6 +203,20 @@ impl ApiError {
             field_errors: &self.fields,
             existing_memory_id: self.existing_memory_id,
         }
+    }
+}
+
+impl Deref for ApiError {
+    type Target = Refusal;
+
+    fn deref(&self) -> &Refusal {
+        &self.0
+    }
+}
+
+impl DerefMut for ApiError {
+    fn deref_mut(&mut self) -> &mut Refusal {
+        &mut self.0
     }
 }
 
@@ -225,7 +257,11 @@ impl IntoResponse for ApiError {
         if self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         response.extensions_mut().insert(std::sync::Arc::new(self));
         response
     }

@@ -169,8 +169,14 @@ mod tests {
     fn a_uuid_has_one_spelling() {
         let id = AgentId::new();
         assert_eq!(id.to_string().parse(), Ok(id));
-        assert_eq!("{67e55044-10b1-426f-9247-bb680e5fe0c8}".parse::<AgentId>(), Err(InvalidId::NotAUuid));
-        assert_eq!("67e5504410b1426f9247bb680e5fe0c8".parse::<AgentId>(), Err(InvalidId::NotAUuid));
+        assert_eq!(
+            "{67e55044-10b1-426f-9247-bb680e5fe0c8}".parse::<AgentId>(),
+            Err(InvalidId::NotAUuid)
+        );
+        assert_eq!(
+            "67e5504410b1426f9247bb680e5fe0c8".parse::<AgentId>(),
+            Err(InvalidId::NotAUuid)
+        );
     }
 
     #[test]

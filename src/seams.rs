@@ -15,7 +15,10 @@ pub trait Clock: Send + Sync + Debug {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the seam the ban points to")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the seam the ban points to"
+    )]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -40,7 +43,10 @@ pub trait Entropy: Send + Sync + Debug {
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
-    #[expect(clippy::disallowed_methods, reason = "this is the seam the ban points to")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the seam the ban points to"
+    )]
     fn fill(&self, bytes: &mut [u8]) -> Result<(), EntropyError> {
         getrandom::fill(bytes).map_err(|_| EntropyError)
     }

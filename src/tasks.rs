@@ -21,7 +21,10 @@ impl Tasks {
     }
 
     /// Runs `work` to its end, also after the request that started it has gone.
-    #[expect(clippy::disallowed_methods, reason = "this is the tracked spawn the ban points to")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the tracked spawn the ban points to"
+    )]
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(self.tracker.track_future(work));
     }
@@ -35,7 +38,10 @@ impl Tasks {
     pub async fn drain(&self, limit: Duration) -> usize {
         self.stop.cancel();
         self.tracker.close();
-        if tokio::time::timeout(limit, self.tracker.wait()).await.is_err() {
+        if tokio::time::timeout(limit, self.tracker.wait())
+            .await
+            .is_err()
+        {
             return self.tracker.len();
         }
         0

@@ -28,13 +28,17 @@ pub(super) async fn follow(app: App) {
 
 /// Applies what is new; answers with the revision reached.
 async fn catch_up(app: &App, seen: Option<i64>) -> Result<i64, StoreError> {
-    let Some(mut seen) = seen else { return app.store.revision().await };
+    let Some(mut seen) = seen else {
+        return app.store.revision().await;
+    };
     if !app.store.poll().await? {
         return Ok(seen);
     }
     loop {
         let changes = app.store.changes_after(seen, BATCH).await?;
-        let Some(last) = changes.last() else { return Ok(seen) };
+        let Some(last) = changes.last() else {
+            return Ok(seen);
+        };
         seen = last.revision;
         for change in &changes {
             apply(app, change).await?;
@@ -44,7 +48,9 @@ async fn catch_up(app: &App, seen: Option<i64>) -> Result<i64, StoreError> {
 
 async fn apply(app: &App, change: &Change) -> Result<(), StoreError> {
     match &change.kind {
-        ChangeKind::Org(_) | ChangeKind::Agent(..) | ChangeKind::Token(_) => app.verifier.invalidate(&change.kind),
+        ChangeKind::Org(_) | ChangeKind::Agent(..) | ChangeKind::Token(_) => {
+            app.verifier.invalidate(&change.kind)
+        }
         ChangeKind::Directive(org, agent) => app.cached_directives.invalidate(*org, *agent),
         ChangeKind::Everything => {
             app.verifier.invalidate_all();
@@ -52,7 +58,11 @@ async fn apply(app: &App, change: &Change) -> Result<(), StoreError> {
             app.index.invalidate_all();
         }
         ChangeKind::Memory(partition, id) => {
-            match app.store.memory(std::slice::from_ref(partition), *id).await? {
+            match app
+                .store
+                .memory(std::slice::from_ref(partition), *id)
+                .await?
+            {
                 Some(memory) => app.index.upsert(memory),
                 None => app.index.remove(partition, *id),
             }

@@ -21,7 +21,7 @@ use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings}
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
-use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
+use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::tasks::Tasks;
@@ -134,7 +134,16 @@ impl Seams {
     /// The system's clock and randomness over `store`.
     #[must_use]
     pub fn over(store: Arc<dyn Store>, keys: ServerKeys) -> Self {
-        Self { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy), store, keys, directives: None, hot: None, cold: None, embedder: None }
+        Self {
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            store,
+            keys,
+            directives: None,
+            hot: None,
+            cold: None,
+            embedder: None,
+        }
     }
 }
 
@@ -148,28 +157,39 @@ impl App {
     /// When a part cannot be built from the configuration; the text names its key.
     pub fn build(config: Config, seams: Seams) -> Result<Self, StartError> {
         let fail = |e: &dyn std::fmt::Display| StartError(e.to_string());
-        let Seams { clock, entropy, store, keys, directives, hot, cold, embedder } = seams;
-        let policy = Policy::new(&config).map_err(|e| fail(&e))?;
-        let registry = Registry::new(&config).map_err(|e| fail(&e))?;
+        let Seams {
+            clock,
+            entropy,
+            store,
+            keys,
+            directives,
+            hot,
+            cold,
+            embedder,
+        } = seams;
+        let (policy, registry) = rules(&config)?;
         let client = client(&config.upstream).map_err(|e| fail(&e))?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(|e| fail(&e))?;
-        let sources = key_sets(&config, &client)?;
-        let verifier = Verifier::new(store.clone(), token_key.clone(), &config.auth, clock.clone(), &sources).map_err(|e| fail(&e))?;
+        let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let tasks = Tasks::new();
-        let embedder = embedder.unwrap_or_else(|| Arc::new(StaticMiniLm::new()));
+        let embedder = embedder.unwrap_or_else(built_in);
         let settings = IndexSettings::new(embedder.model(), &config.memory);
-        let index = Arc::new(Index::new(store.clone(), clock.clone(), tasks.clone(), settings));
+        let index = Arc::new(Index::new(
+            store.clone(),
+            clock.clone(),
+            tasks.clone(),
+            settings,
+        ));
         let hot_set = Arc::new(HotSet::new(index.clone()));
         let cached_directives = Arc::new(CachedDirectives::new(store.clone()));
-        let mut hash_key = [0; 32];
-        entropy.fill(&mut hash_key).map_err(|e| fail(&e))?;
+        let counter = counter(&*entropy).map_err(|e| fail(&e))?;
         let figures = Figures::new(&config.rate_limit);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| cached_directives.clone()),
             hot: hot.unwrap_or_else(|| hot_set.clone()),
             cold: cold.unwrap_or_else(|| index.clone()),
             uses: Uses::new(store.clone(), clock.clone()),
-            counter: Counter::new(hash_key, COUNT_CACHE),
+            counter,
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),
             rates: Rates::new(figures.clone()),
@@ -219,21 +239,68 @@ impl App {
     }
 }
 
+/// What a reload can change: policy, providers and models.
+fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
+    let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
+    let registry = Registry::new(config).map_err(|e| StartError(e.to_string()))?;
+    Ok((policy, registry))
+}
+
+/// The embedder that needs nothing.
+fn built_in() -> Arc<dyn Embedder> {
+    Arc::new(StaticMiniLm::new())
+}
+
+/// A counter whose cache keys nobody can guess.
+fn counter(entropy: &dyn Entropy) -> Result<Counter, EntropyError> {
+    let mut hash_key = [0; 32];
+    entropy.fill(&mut hash_key)?;
+    Ok(Counter::new(hash_key, COUNT_CACHE))
+}
+
+fn verifier(
+    config: &Config,
+    client: &Client,
+    store: &Arc<dyn Store>,
+    key: &TokenKey,
+    clock: &Arc<dyn Clock>,
+) -> Result<Verifier, StartError> {
+    let sources = key_sets(config, client)?;
+    Verifier::new(
+        store.clone(),
+        key.clone(),
+        &config.auth,
+        clock.clone(),
+        &sources,
+    )
+    .map_err(|e| StartError(e.to_string()))
+}
+
 /// The key sets of the configured issuers, by issuer.
-fn key_sets(config: &Config, client: &Client) -> Result<HashMap<String, Arc<dyn KeySetSource>>, StartError> {
-    let fetched = config.auth.issuers.iter().filter_map(|i| i.jwks_url.as_deref().map(|url| (&i.issuer, url)));
+fn key_sets(
+    config: &Config,
+    client: &Client,
+) -> Result<HashMap<String, Arc<dyn KeySetSource>>, StartError> {
+    let fetched = config
+        .auth
+        .issuers
+        .iter()
+        .filter_map(|i| i.jwks_url.as_deref().map(|url| (&i.issuer, url)));
     fetched
-    .map(|(issuer, url)| {
-        let set = HttpKeySet::new(client.clone(), url).map_err(|e| StartError(format!("auth.issuers.jwks_url: {e}")))?;
-        Ok((issuer.clone(), Arc::new(set) as Arc<dyn KeySetSource>))
-    })
-    .collect()
+        .map(|(issuer, url)| {
+            let set = HttpKeySet::new(client.clone(), url)
+                .map_err(|e| StartError(format!("auth.issuers.jwks_url: {e}")))?;
+            Ok((issuer.clone(), Arc::new(set) as Arc<dyn KeySetSource>))
+        })
+        .collect()
 }
 
 #[async_trait::async_trait]
 impl KeySetSource for HttpKeySet {
     async fn fetch(&self) -> Result<bytes::Bytes, KeySetError> {
-        self.get().await.map_err(|e| KeySetError::Fetch(e.to_string()))
+        self.get()
+            .await
+            .map_err(|e| KeySetError::Fetch(e.to_string()))
     }
 }
 

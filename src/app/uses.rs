@@ -27,7 +27,11 @@ pub struct Uses {
 
 impl Uses {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { noted: Mutex::default(), store, clock }
+        Self {
+            noted: Mutex::default(),
+            store,
+            clock,
+        }
     }
 
     /// Notes that each of `ids` was injected.

@@ -57,12 +57,15 @@ impl Permissions {
     /// No permission at all.
     pub const NONE: Self = Self(0);
     /// What a chat request needs: memories read, sessions created and read.
-    pub const CHAT: Self = Self(Self::MEMORY_READ.0 | Self::SESSION_CREATE.0 | Self::SESSION_READ.0);
+    pub const CHAT: Self =
+        Self(Self::MEMORY_READ.0 | Self::SESSION_CREATE.0 | Self::SESSION_READ.0);
 
     /// Every named permission.
     #[must_use]
     pub fn all() -> Self {
-        Self::NAMED.iter().fold(Self::NONE, |set, (_, one)| set.with(*one))
+        Self::NAMED
+            .iter()
+            .fold(Self::NONE, |set, (_, one)| set.with(*one))
     }
 
     /// The union of both sets.
@@ -92,11 +95,17 @@ impl Permissions {
     /// The permission with this name (`MemoryRead`).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, one)| *one)
+        Self::NAMED
+            .iter()
+            .find(|(text, _)| *text == name)
+            .map(|(_, one)| *one)
     }
 
     /// The names of the held permissions, in bit order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMED.iter().filter(move |(_, one)| self.holds(*one)).map(|(text, _)| *text)
+        Self::NAMED
+            .iter()
+            .filter(move |(_, one)| self.holds(*one))
+            .map(|(text, _)| *text)
     }
 }

@@ -56,7 +56,11 @@ pub struct Principal {
 
 impl Principal {
     pub(in crate::auth) fn new(scope: Scope, token: TokenId, permissions: Permissions) -> Self {
-        Self { scope, token, permissions }
+        Self {
+            scope,
+            token,
+            permissions,
+        }
     }
 
     /// What this principal may read and write.

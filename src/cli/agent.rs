@@ -54,7 +54,13 @@ struct AgentRecord {
 
 impl From<Agent> for AgentRecord {
     fn from(agent: Agent) -> Self {
-        Self { id: agent.id, org_id: agent.org, name: agent.name, status: agent.status, created_at: agent.created_at }
+        Self {
+            id: agent.id,
+            org_id: agent.org,
+            name: agent.name,
+            status: agent.status,
+            created_at: agent.created_at,
+        }
     }
 }
 
@@ -62,7 +68,12 @@ impl Record for AgentRecord {
     const HEADERS: &'static [&'static str] = &["ID", "NAME", "STATUS", "CREATED"];
 
     fn cells(&self) -> Vec<String> {
-        vec![self.id.to_string(), self.name.clone(), self.status.as_str().to_owned(), minute(self.created_at)]
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            self.status.as_str().to_owned(),
+            minute(self.created_at),
+        ]
     }
 }
 
@@ -70,7 +81,11 @@ impl Record for AgentRecord {
 ///
 /// # Errors
 /// When the organisation or agent does not exist, or the store fails.
-pub async fn run(command: AgentCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+pub async fn run(
+    command: AgentCommand,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     match command {
         AgentCommand::Create { name, org } => {
             let org = desk.org(org.as_deref()).await?;
@@ -81,11 +96,18 @@ pub async fn run(command: AgentCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> R
         AgentCommand::List { org } => {
             let org = desk.org(org.as_deref()).await?;
             let agents = desk.store.agents(org.id).await?;
-            out.list(&agents.into_iter().map(AgentRecord::from).collect::<Vec<_>>())?;
+            out.list(
+                &agents
+                    .into_iter()
+                    .map(AgentRecord::from)
+                    .collect::<Vec<_>>(),
+            )?;
         }
         AgentCommand::SetStatus { status, choice } => {
             let agent = desk.chosen(&choice).await?;
-            desk.store.set_agent_status(agent.org, agent.id, status).await?;
+            desk.store
+                .set_agent_status(agent.org, agent.id, status)
+                .await?;
             let sentence = format!("agent {} is {}", agent.id, status.as_str());
             out.one(&AgentRecord::from(Agent { status, ..agent }), sentence)?;
         }
@@ -98,7 +120,13 @@ pub async fn run(command: AgentCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> R
 /// # Errors
 /// When the store fails.
 pub(super) async fn create(desk: &Desk<'_>, org: OrgId, name: String) -> Result<Agent, CliError> {
-    let agent = Agent { id: AgentId::new(), org, name, status: AgentStatus::Active, created_at: desk.clock.now() };
+    let agent = Agent {
+        id: AgentId::new(),
+        org,
+        name,
+        status: AgentStatus::Active,
+        created_at: desk.clock.now(),
+    };
     desk.store.create_agent(agent.clone()).await?;
     Ok(agent)
 }

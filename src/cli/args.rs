@@ -143,7 +143,12 @@ pub struct PreviewArgs {
     #[arg(long, value_name = "FILE.json")]
     pub file: Option<PathBuf>,
     /// Model the message is meant for
-    #[arg(long, value_name = "MODEL", default_value = "gpt-4o-mini", conflicts_with = "file")]
+    #[arg(
+        long,
+        value_name = "MODEL",
+        default_value = "gpt-4o-mini",
+        conflicts_with = "file"
+    )]
     pub model: String,
     /// Session the request belongs to
     #[arg(long, value_name = "SESSION")]
@@ -154,7 +159,10 @@ pub struct PreviewArgs {
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a whole number of at least 1".to_owned())
+    text.parse()
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 #[cfg(test)]
@@ -171,7 +179,10 @@ mod tests {
 
     #[test]
     fn global_flags_stand_anywhere() {
-        for args in [&["ibex", "--json", "--config", "a", "init"][..], &["ibex", "init", "--config", "a", "--json"]] {
+        for args in [
+            &["ibex", "--json", "--config", "a", "init"][..],
+            &["ibex", "init", "--config", "a", "--json"],
+        ] {
             let cli = Cli::try_parse_from(args).unwrap();
             assert!(cli.json && cli.config.is_some() && matches!(cli.command, Command::Init(_)));
         }
@@ -180,8 +191,11 @@ mod tests {
     #[test]
     fn an_import_resumes_unless_told_otherwise() {
         let parse = |args: &[&str]| {
-            let cli = Cli::try_parse_from([&["ibex", "memory", "import", "f"], args].concat()).unwrap();
-            let Command::Memory(MemoryCommand::Import(args)) = cli.command else { panic!("not an import") };
+            let cli =
+                Cli::try_parse_from([&["ibex", "memory", "import", "f"], args].concat()).unwrap();
+            let Command::Memory(MemoryCommand::Import(args)) = cli.command else {
+                panic!("not an import")
+            };
             args
         };
         assert!(parse(&[]).resume);

@@ -70,7 +70,9 @@ impl Desk<'_> {
     /// When there is none, or more than one that could be meant.
     pub async fn org(&self, named: Option<&str>) -> Result<Org, CliError> {
         let orgs = self.store.orgs().await?;
-        choose("organisation", "--org", orgs, named, |org| (org.id.to_string(), org.name.clone()))
+        choose("organisation", "--org", orgs, named, |org| {
+            (org.id.to_string(), org.name.clone())
+        })
     }
 
     /// The agent that `named` means, by name or identifier; without it the organisation's only one.
@@ -79,7 +81,9 @@ impl Desk<'_> {
     /// When there is none, or more than one that could be meant.
     pub async fn agent(&self, org: OrgId, named: Option<&str>) -> Result<Agent, CliError> {
         let agents = self.store.agents(org).await?;
-        choose("agent", "--agent", agents, named, |agent| (agent.id.to_string(), agent.name.clone()))
+        choose("agent", "--agent", agents, named, |agent| {
+            (agent.id.to_string(), agent.name.clone())
+        })
     }
 
     /// The agent of a command's flags.
@@ -92,21 +96,40 @@ impl Desk<'_> {
     }
 }
 
-fn choose<T>(what: &str, flag: &str, items: Vec<T>, named: Option<&str>, describe: impl Fn(&T) -> (String, String)) -> Result<T, CliError> {
+fn choose<T>(
+    what: &str,
+    flag: &str,
+    items: Vec<T>,
+    named: Option<&str>,
+    describe: impl Fn(&T) -> (String, String),
+) -> Result<T, CliError> {
     if items.is_empty() {
-        return Err(CliError::Failed(format!("there is no {what} yet; `ibex init` creates one")));
+        return Err(CliError::Failed(format!(
+            "there is no {what} yet; `ibex init` creates one"
+        )));
     }
-    let known: Vec<String> = items.iter().map(&describe).map(|(id, name)| format!("{name} ({id})")).collect();
+    let known: Vec<String> = items
+        .iter()
+        .map(&describe)
+        .map(|(id, name)| format!("{name} ({id})"))
+        .collect();
     let known = known.join(", ");
     let mut meant: Vec<T> = match named {
         // An identifier is exact; a name may be shared.
-        Some(text) => items.into_iter().filter(|item| matches!(describe(item), (id, name) if id == text || name == text)).collect(),
+        Some(text) => items
+            .into_iter()
+            .filter(|item| matches!(describe(item), (id, name) if id == text || name == text))
+            .collect(),
         None => items,
     };
     match (meant.pop(), meant.is_empty()) {
         (Some(item), true) => Ok(item),
-        (None, _) => Err(CliError::Failed(format!("there is no such {what}; known: {known}"))),
-        (Some(_), false) => Err(CliError::Usage(format!("more than one {what} could be meant; give the identifier with {flag}: {known}"))),
+        (None, _) => Err(CliError::Failed(format!(
+            "there is no such {what}; known: {known}"
+        ))),
+        (Some(_), false) => Err(CliError::Usage(format!(
+            "more than one {what} could be meant; give the identifier with {flag}: {known}"
+        ))),
     }
 }
 
@@ -116,15 +139,22 @@ mod tests {
     use crate::cli::CliError;
 
     fn pick(names: &[(&str, &str)], named: Option<&str>) -> Result<String, CliError> {
-        let items = names.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
+        let items = names
+            .iter()
+            .map(|(id, name)| ((*id).to_owned(), (*name).to_owned()))
+            .collect();
         choose("agent", "--agent", items, named, Clone::clone).map(|(id, _)| id)
     }
 
     #[test]
     fn a_lone_item_needs_no_name() {
         assert_eq!(pick(&[("1", "a")], None).unwrap(), "1");
-        assert!(matches!(pick(&[], None), Err(CliError::Failed(text)) if text.contains("ibex init")));
-        assert!(matches!(pick(&[("1", "a"), ("2", "b")], None), Err(CliError::Usage(text)) if text.contains("--agent") && text.contains("b (2)")));
+        assert!(
+            matches!(pick(&[], None), Err(CliError::Failed(text)) if text.contains("ibex init"))
+        );
+        assert!(
+            matches!(pick(&[("1", "a"), ("2", "b")], None), Err(CliError::Usage(text)) if text.contains("--agent") && text.contains("b (2)"))
+        );
     }
 
     #[test]

@@ -24,7 +24,9 @@ const MAX_BYTES: usize = 32_768;
 pub fn fits(counter: &Counter, cap: u32, text: &str) -> Result<(), CliError> {
     let tokens = counter.counts(text).of(Family::O200kBase);
     if tokens > cap {
-        return Err(CliError::Failed(format!("the directive has {tokens} tokens; context.directive_tokens allows {cap}")));
+        return Err(CliError::Failed(format!(
+            "the directive has {tokens} tokens; context.directive_tokens allows {cap}"
+        )));
     }
     Ok(())
 }
@@ -103,7 +105,11 @@ impl From<DirectiveVersion> for DirectiveRecord {
             active: directive.active,
             mode: directive.mode,
             bytes: directive.content.len(),
-            sha256: directive.content_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: directive
+                .content_hash
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
             created_at: directive.created_at,
             content: None,
         }
@@ -111,12 +117,20 @@ impl From<DirectiveVersion> for DirectiveRecord {
 }
 
 impl Record for DirectiveRecord {
-    const HEADERS: &'static [&'static str] = &["VERSION", "IN USE", "MODE", "BYTES", "SHA-256", "CREATED"];
+    const HEADERS: &'static [&'static str] =
+        &["VERSION", "IN USE", "MODE", "BYTES", "SHA-256", "CREATED"];
 
     fn cells(&self) -> Vec<String> {
         let in_use = if self.active { "yes" } else { "" };
         let hash = self.sha256.chars().take(12).collect();
-        vec![self.version.to_string(), in_use.to_owned(), self.mode.as_str().to_owned(), self.bytes.to_string(), hash, minute(self.created_at)]
+        vec![
+            self.version.to_string(),
+            in_use.to_owned(),
+            self.mode.as_str().to_owned(),
+            self.bytes.to_string(),
+            hash,
+            minute(self.created_at),
+        ]
     }
 }
 
@@ -124,55 +138,112 @@ impl Record for DirectiveRecord {
 ///
 /// # Errors
 /// When the agent or version does not exist, the text is too large, or the store fails.
-pub async fn run(command: DirectiveCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+pub async fn run(
+    command: DirectiveCommand,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     match command {
-        DirectiveCommand::Add { file, mode, promote, choice } => add(&file, mode, promote, &choice, desk, out).await?,
+        DirectiveCommand::Add {
+            file,
+            mode,
+            promote,
+            choice,
+        } => add(&file, mode, promote, &choice, desk, out).await?,
         DirectiveCommand::List { choice } => {
             let agent = desk.chosen(&choice).await?;
             let versions = desk.store.directive_versions(agent.org, agent.id).await?;
-            out.list(&versions.into_iter().map(DirectiveRecord::from).collect::<Vec<_>>())?;
+            out.list(
+                &versions
+                    .into_iter()
+                    .map(DirectiveRecord::from)
+                    .collect::<Vec<_>>(),
+            )?;
         }
         DirectiveCommand::Show { version, choice } => {
             let directive = find(version, &choice, desk).await?;
             let content = directive.content.clone();
-            let record = DirectiveRecord { content: Some(content.clone()), ..DirectiveRecord::from(directive) };
+            let record = DirectiveRecord {
+                content: Some(content.clone()),
+                ..DirectiveRecord::from(directive)
+            };
             // The line ends once, also when the text brings its own end.
             out.one(&record, content.strip_suffix('\n').unwrap_or(&content))?;
         }
         DirectiveCommand::Promote { version, choice } => {
             let agent = desk.chosen(&choice).await?;
-            in_use(desk.store.promote_directive(agent.org, agent.id, version).await?, out)?;
+            in_use(
+                desk.store
+                    .promote_directive(agent.org, agent.id, version)
+                    .await?,
+                out,
+            )?;
         }
         DirectiveCommand::Rollback { choice } => {
             let agent = desk.chosen(&choice).await?;
-            in_use(desk.store.rollback_directive(agent.org, agent.id).await?, out)?;
+            in_use(
+                desk.store.rollback_directive(agent.org, agent.id).await?,
+                out,
+            )?;
         }
     }
     Ok(())
 }
 
-async fn add(file: &Path, mode: DirectiveMode, promote: bool, choice: &AgentChoice, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+async fn add(
+    file: &Path,
+    mode: DirectiveMode,
+    promote: bool,
+    choice: &AgentChoice,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     let agent = desk.chosen(choice).await?;
     let text = read(file)?;
     if text.trim().is_empty() || text.len() > MAX_BYTES {
-        return Err(CliError::Failed(format!("a directive has 1 to {MAX_BYTES} bytes; this one has {}", text.len())));
+        return Err(CliError::Failed(format!(
+            "a directive has 1 to {MAX_BYTES} bytes; this one has {}",
+            text.len()
+        )));
     }
     (desk.directive_fits)(&text)?;
-    let new = NewDirective { org: agent.org, agent: agent.id, content: text.into(), mode, created_at: desk.clock.now() };
+    let new = NewDirective {
+        org: agent.org,
+        agent: agent.id,
+        content: text.into(),
+        mode,
+        created_at: desk.clock.now(),
+    };
     let added = desk.store.add_directive(new).await?;
     if promote {
-        return in_use(desk.store.promote_directive(agent.org, agent.id, added.version).await?, out);
+        return in_use(
+            desk.store
+                .promote_directive(agent.org, agent.id, added.version)
+                .await?,
+            out,
+        );
     }
-    let sentence = format!("added version {0}; `ibex directive promote {0}` puts it in use", added.version);
+    let sentence = format!(
+        "added version {0}; `ibex directive promote {0}` puts it in use",
+        added.version
+    );
     Ok(out.one(&DirectiveRecord::from(added), sentence)?)
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    let text = if file.as_os_str() == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = if file.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
     text.map_err(|error| CliError::Failed(format!("{} cannot be read: {error}", file.display())))
 }
 
-async fn find(version: Option<u32>, choice: &AgentChoice, desk: &Desk<'_>) -> Result<DirectiveVersion, CliError> {
+async fn find(
+    version: Option<u32>,
+    choice: &AgentChoice,
+    desk: &Desk<'_>,
+) -> Result<DirectiveVersion, CliError> {
     let agent = desk.chosen(choice).await?;
     match version {
         None => {
@@ -180,8 +251,14 @@ async fn find(version: Option<u32>, choice: &AgentChoice, desk: &Desk<'_>) -> Re
             active.ok_or_else(|| CliError::Failed("the agent has no directive in use".to_owned()))
         }
         Some(version) => {
-            let mut versions = desk.store.directive_versions(agent.org, agent.id).await?.into_iter();
-            versions.find(|directive| directive.version == version).ok_or_else(|| CliError::Failed(format!("there is no version {version}")))
+            let mut versions = desk
+                .store
+                .directive_versions(agent.org, agent.id)
+                .await?
+                .into_iter();
+            versions
+                .find(|directive| directive.version == version)
+                .ok_or_else(|| CliError::Failed(format!("there is no version {version}")))
         }
     }
 }

@@ -50,7 +50,9 @@ pub fn finish(result: Result<(), CliError>, stderr: &mut dyn Write) -> ExitCode 
     let (error, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
         // The reader has seen enough: `ibex memory list | head` is no failure.
-        Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
         Err(CliError::Reported) => return ExitCode::FAILURE,
         Err(error @ CliError::Usage(_)) => (error, ExitCode::from(2)),
         Err(error) => (error, ExitCode::FAILURE),
@@ -74,15 +76,27 @@ mod tests {
 
     #[test]
     fn failures_have_a_code_and_a_plain_text() {
-        assert_eq!(code_and_text(CliError::Usage("say which".to_owned())), (ExitCode::from(2), "ibex: say which\n".to_owned()));
-        assert_eq!(code_and_text(CliError::Failed("no".to_owned())), (ExitCode::FAILURE, "ibex: no\n".to_owned()));
-        assert_eq!(code_and_text(CliError::Reported), (ExitCode::FAILURE, String::new()));
+        assert_eq!(
+            code_and_text(CliError::Usage("say which".to_owned())),
+            (ExitCode::from(2), "ibex: say which\n".to_owned())
+        );
+        assert_eq!(
+            code_and_text(CliError::Failed("no".to_owned())),
+            (ExitCode::FAILURE, "ibex: no\n".to_owned())
+        );
+        assert_eq!(
+            code_and_text(CliError::Reported),
+            (ExitCode::FAILURE, String::new())
+        );
     }
 
     #[test]
     fn a_closed_pipe_is_no_failure() {
         let closed = io::Error::from(ErrorKind::BrokenPipe);
-        assert_eq!(code_and_text(CliError::Output(closed)), (ExitCode::SUCCESS, String::new()));
+        assert_eq!(
+            code_and_text(CliError::Output(closed)),
+            (ExitCode::SUCCESS, String::new())
+        );
         let full = io::Error::from(ErrorKind::StorageFull);
         assert_eq!(code_and_text(CliError::Output(full)).0, ExitCode::FAILURE);
     }

@@ -50,7 +50,11 @@ pub async fn run(args: InitArgs, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(
         expires_at: None,
     };
     let minted = token::create(desk, request).await?;
-    let ready = Ready { org_id: org.id, agent_id: agent.id, token: &minted.secret };
+    let ready = Ready {
+        org_id: org.id,
+        agent_id: agent.id,
+        token: &minted.secret,
+    };
     let text = format!(
         "organisation  {}  ({})\nagent         {}  ({})\ntoken         {}\n\n\
          The token is shown this once. Start the proxy with `ibex serve`, then give clients its address with /v1 as base URL, and the token as key.",

@@ -61,8 +61,15 @@ pub struct MemoryForgetArgs {
 }
 
 fn status(text: &str) -> Result<Status, &'static str> {
-    let all = [Status::Active, Status::Superseded, Status::Quarantined, Status::Forgotten];
-    all.into_iter().find(|status| status.as_str() == text).ok_or("must be active, superseded, quarantined or forgotten")
+    let all = [
+        Status::Active,
+        Status::Superseded,
+        Status::Quarantined,
+        Status::Forgotten,
+    ];
+    all.into_iter()
+        .find(|status| status.as_str() == text)
+        .ok_or("must be active, superseded, quarantined or forgotten")
 }
 
 #[derive(Debug, Serialize)]
@@ -103,11 +110,22 @@ impl From<Memory> for MemoryRecord {
 }
 
 impl Record for MemoryRecord {
-    const HEADERS: &'static [&'static str] = &["ID", "USER", "STATUS", "CATEGORY", "CREATED", "CONTENT"];
+    const HEADERS: &'static [&'static str] =
+        &["ID", "USER", "STATUS", "CATEGORY", "CREATED", "CONTENT"];
 
     fn cells(&self) -> Vec<String> {
-        let user = self.user_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
-        vec![self.id.to_string(), user, self.status.as_str().to_owned(), self.category.to_string(), minute(self.created_at), self.content.to_string()]
+        let user = self
+            .user_id
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), ToString::to_string);
+        vec![
+            self.id.to_string(),
+            user,
+            self.status.as_str().to_owned(),
+            self.category.to_string(),
+            minute(self.created_at),
+            self.content.to_string(),
+        ]
     }
 }
 
@@ -120,20 +138,41 @@ struct Page<'a> {
 /// The partitions that a command may read: the agent-wide one, and the user's when there is a user.
 fn partitions(agent: &Agent, user: Option<&UserId>) -> Vec<PartitionKey> {
     let users = std::iter::once(None).chain(user.cloned().map(Some));
-    users.map(|user| PartitionKey { org: agent.org, agent: agent.id, user }).collect()
+    users
+        .map(|user| PartitionKey {
+            org: agent.org,
+            agent: agent.id,
+            user,
+        })
+        .collect()
 }
 
 /// Lists memories.
 ///
 /// # Errors
 /// When the agent does not exist, or the store fails.
-pub async fn list(args: MemoryListArgs, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+pub async fn list(
+    args: MemoryListArgs,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     let agent = desk.chosen(&args.scope.choice).await?;
-    let filter = ListFilter { after: args.after, limit: args.limit, status: args.status, category: args.label };
-    let page = desk.store.list_memories(&partitions(&agent, args.scope.user.as_ref()), filter).await?;
+    let filter = ListFilter {
+        after: args.after,
+        limit: args.limit,
+        status: args.status,
+        category: args.label,
+    };
+    let page = desk
+        .store
+        .list_memories(&partitions(&agent, args.scope.user.as_ref()), filter)
+        .await?;
     let records: Vec<MemoryRecord> = page.memories.into_iter().map(MemoryRecord::from).collect();
     if out.is_json() {
-        return Ok(out.value(&Page { memories: &records, has_more: page.has_more })?);
+        return Ok(out.value(&Page {
+            memories: &records,
+            has_more: page.has_more,
+        })?);
     }
     out.table(&records)?;
     if let Some(last) = records.last().filter(|_| page.has_more) {
@@ -146,7 +185,11 @@ pub async fn list(args: MemoryListArgs, desk: &Desk<'_>, out: &mut Out<'_>) -> R
 ///
 /// # Errors
 /// When the agent or memory does not exist, or the store fails.
-pub async fn forget(args: MemoryForgetArgs, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+pub async fn forget(
+    args: MemoryForgetArgs,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     #[derive(Debug, Serialize)]
     struct Forgotten {
         id: MemoryId,
@@ -154,11 +197,23 @@ pub async fn forget(args: MemoryForgetArgs, desk: &Desk<'_>, out: &mut Out<'_>) 
     }
     let agent = desk.chosen(&args.scope.choice).await?;
     let partitions = partitions(&agent, args.scope.user.as_ref());
-    let found = desk.store.forget_memory(&partitions, args.id, desk.clock.now()).await?;
+    let found = desk
+        .store
+        .forget_memory(&partitions, args.id, desk.clock.now())
+        .await?;
     if found.is_none() {
-        let hint = if args.scope.user.is_none() { "; memories of a user need --user" } else { "" };
-        return Err(CliError::Failed(format!("the agent has no such memory{hint}")));
+        let hint = if args.scope.user.is_none() {
+            "; memories of a user need --user"
+        } else {
+            ""
+        };
+        return Err(CliError::Failed(format!(
+            "the agent has no such memory{hint}"
+        )));
     }
-    let forgotten = Forgotten { id: args.id, status: Status::Forgotten };
+    let forgotten = Forgotten {
+        id: args.id,
+        status: Status::Forgotten,
+    };
     Ok(out.one(&forgotten, format_args!("memory {} is forgotten", args.id))?)
 }

@@ -42,7 +42,12 @@ struct OrgRecord {
 
 impl From<Org> for OrgRecord {
     fn from(org: Org) -> Self {
-        Self { id: org.id, name: org.name, status: org.status, created_at: org.created_at }
+        Self {
+            id: org.id,
+            name: org.name,
+            status: org.status,
+            created_at: org.created_at,
+        }
     }
 }
 
@@ -50,7 +55,12 @@ impl Record for OrgRecord {
     const HEADERS: &'static [&'static str] = &["ID", "NAME", "STATUS", "CREATED"];
 
     fn cells(&self) -> Vec<String> {
-        vec![self.id.to_string(), self.name.clone(), self.status.as_str().to_owned(), minute(self.created_at)]
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            self.status.as_str().to_owned(),
+            minute(self.created_at),
+        ]
     }
 }
 
@@ -80,12 +90,22 @@ pub async fn run(command: OrgCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> Res
 /// # Errors
 /// When the store fails.
 pub(super) async fn create(desk: &Desk<'_>, name: String) -> Result<Org, CliError> {
-    let org = Org { id: OrgId::new(), name, status: OrgStatus::Active, created_at: desk.clock.now() };
+    let org = Org {
+        id: OrgId::new(),
+        name,
+        status: OrgStatus::Active,
+        created_at: desk.clock.now(),
+    };
     desk.store.create_org(org.clone()).await?;
     Ok(org)
 }
 
-async fn set_status(desk: &Desk<'_>, named: &str, status: OrgStatus, out: &mut Out<'_>) -> Result<(), CliError> {
+async fn set_status(
+    desk: &Desk<'_>,
+    named: &str,
+    status: OrgStatus,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     let org = desk.org(Some(named)).await?;
     desk.store.set_org_status(org.id, status).await?;
     let sentence = format!("organisation {} is {}", org.id, status.as_str());

@@ -27,7 +27,9 @@ pub struct Out<'a> {
 
 impl fmt::Debug for Out<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Out").field("json", &self.json).finish_non_exhaustive()
+        f.debug_struct("Out")
+            .field("json", &self.json)
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,7 +50,11 @@ impl<'a> Out<'a> {
     /// # Errors
     /// When the output cannot be written.
     pub fn list<T: Record>(&mut self, rows: &[T]) -> io::Result<()> {
-        if self.json { self.value(&rows) } else { self.table(rows) }
+        if self.json {
+            self.value(&rows)
+        } else {
+            self.table(rows)
+        }
     }
 
     /// One thing: a JSON object, or the given sentence.
@@ -56,7 +62,11 @@ impl<'a> Out<'a> {
     /// # Errors
     /// When the output cannot be written.
     pub fn one(&mut self, value: &impl Serialize, sentence: impl fmt::Display) -> io::Result<()> {
-        if self.json { self.value(value) } else { self.line(sentence) }
+        if self.json {
+            self.value(value)
+        } else {
+            self.line(sentence)
+        }
     }
 
     /// A table, whatever the format.
@@ -65,9 +75,16 @@ impl<'a> Out<'a> {
     /// When the output cannot be written.
     pub fn table<T: Record>(&mut self, rows: &[T]) -> io::Result<()> {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(T::HEADERS.to_vec());
+        table
+            .load_style(presets::NOTHING)
+            .set_header(T::HEADERS.to_vec());
         for row in rows {
-            table.add_row(row.cells().iter().map(|cell| printable(cell)).collect::<Vec<_>>());
+            table.add_row(
+                row.cells()
+                    .iter()
+                    .map(|cell| printable(cell))
+                    .collect::<Vec<_>>(),
+            );
         }
         self.line(table.trim_fmt())
     }
@@ -94,7 +111,11 @@ impl<'a> Out<'a> {
 /// Text that comes from users, made safe for a terminal: one line, no control characters, not endless.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let mut shown: String = text.chars().take(CELL + 1).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut shown: String = text
+        .chars()
+        .take(CELL + 1)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     if shown.chars().count() > CELL {
         shown = shown.chars().take(CELL - 1).chain(['…']).collect();
     }
@@ -128,17 +149,25 @@ mod tests {
 
     fn shown(json: bool) -> String {
         let mut bytes = Vec::new();
-        Out::new(json, &mut bytes).list(&[Row { name: "a\x1b[2Jb" }, Row { name: "c" }]).unwrap();
+        Out::new(json, &mut bytes)
+            .list(&[Row { name: "a\x1b[2Jb" }, Row { name: "c" }])
+            .unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
     fn a_list_is_a_table_or_an_array() {
         let table = shown(false);
-        assert!(table.contains("NAME") && table.contains("LENGTH"), "{table}");
+        assert!(
+            table.contains("NAME") && table.contains("LENGTH"),
+            "{table}"
+        );
         assert!(!table.contains('\x1b'), "{table:?}");
         assert_eq!(table.lines().count(), 3);
-        assert_eq!(shown(true), "[{\"name\":\"a\\u001b[2Jb\"},{\"name\":\"c\"}]\n");
+        assert_eq!(
+            shown(true),
+            "[{\"name\":\"a\\u001b[2Jb\"},{\"name\":\"c\"}]\n"
+        );
     }
 
     #[test]

@@ -32,12 +32,24 @@ pub fn run() -> ExitCode {
 }
 
 async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
-    let Cli { config: file, json, command } = cli;
+    let Cli {
+        config: file,
+        json,
+        command,
+    } = cli;
     let mut stdout = io::stdout();
     let mut out = Out::new(json, &mut stdout);
     match command {
         Command::CheckConfig => check_config::run(file.as_deref(), env, &mut out),
-        command => {
+        command @ (Command::Serve
+        | Command::Demo(_)
+        | Command::Init(_)
+        | Command::Org(_)
+        | Command::Agent(_)
+        | Command::Token(_)
+        | Command::Directive(_)
+        | Command::Memory(_)
+        | Command::Preview(_)) => {
             let config = config::load(file.as_deref(), env)?;
             for warning in &config.warnings {
                 complain(warning)?;
@@ -62,10 +74,16 @@ pub(super) struct Opened {
 /// Opens the configured store.
 pub(super) fn open(config: Config) -> Result<Opened, CliError> {
     let path = &config.store.path;
-    let failed = |e: &dyn std::fmt::Display| CliError::Failed(format!("store.path {}: {e}", path.display()));
+    let failed =
+        |e: &dyn std::fmt::Display| CliError::Failed(format!("store.path {}: {e}", path.display()));
     let store = SqliteStore::open(path, &config.store).map_err(|e| failed(&e))?;
-    let keys = ServerKeys::load_or_create(path, &config.keys, &SystemEntropy).map_err(|e| failed(&e))?;
-    Ok(Opened { store: Arc::new(store), keys, config })
+    let keys =
+        ServerKeys::load_or_create(path, &config.keys, &SystemEntropy).map_err(|e| failed(&e))?;
+    Ok(Opened {
+        store: Arc::new(store),
+        keys,
+        config,
+    })
 }
 
 impl Opened {
@@ -88,12 +106,18 @@ async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Resu
 }
 
 async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result<(), CliError> {
-    let key = TokenKey::new(opened.keys.token_digest.as_bytes()).map_err(|e| CliError::Failed(e.to_string()))?;
+    let key = TokenKey::new(opened.keys.token_digest.as_bytes())
+        .map_err(|e| CliError::Failed(e.to_string()))?;
     let mint = |request: TokenRequest| minted(&key, request);
     let counter = crate::tokens::Counter::new([0; 32], 0);
     let cap = opened.config.context.directive_tokens;
     let fits = |text: &str| directive::fits(&counter, cap, text);
-    let desk = Desk { store: &*opened.store, clock: &SystemClock, mint: &mint, directive_fits: &fits };
+    let desk = Desk {
+        store: &*opened.store,
+        clock: &SystemClock,
+        mint: &mint,
+        directive_fits: &fits,
+    };
     match command {
         Command::Init(args) => init::run(args, &desk, out).await,
         Command::Org(command) => org::run(command, &desk, out).await,
@@ -102,15 +126,40 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
         Command::Directive(command) => directive::run(command, &desk, out).await,
         Command::Memory(MemoryCommand::List(args)) => memory::list(args, &desk, out).await,
         Command::Memory(MemoryCommand::Forget(args)) => memory::forget(args, &desk, out).await,
-        Command::Memory(_) | Command::Preview(_) => Err(CliError::Failed("not built yet".to_owned())),
+        Command::Memory(_) | Command::Preview(_) => {
+            Err(CliError::Failed("not built yet".to_owned()))
+        }
         // Handled before a store is opened.
         Command::Serve | Command::Demo(_) | Command::CheckConfig => Ok(()),
     }
 }
 
 fn minted(key: &TokenKey, request: TokenRequest) -> Result<Minted, CliError> {
-    let TokenRequest { org, agent, user, name, permissions, created_at, expires_at } = request;
-    let issued = pat::issue(key, &SystemEntropy, NewToken { org, agent, user, name, permissions, created_at, expires_at })
-        .map_err(|e| CliError::Failed(e.to_string()))?;
-    Ok(Minted { secret: issued.secret.expose().to_owned(), row: issued.row })
+    let TokenRequest {
+        org,
+        agent,
+        user,
+        name,
+        permissions,
+        created_at,
+        expires_at,
+    } = request;
+    let issued = pat::issue(
+        key,
+        &SystemEntropy,
+        NewToken {
+            org,
+            agent,
+            user,
+            name,
+            permissions,
+            created_at,
+            expires_at,
+        },
+    )
+    .map_err(|e| CliError::Failed(e.to_string()))?;
+    Ok(Minted {
+        secret: issued.secret.expose().to_owned(),
+        row: issued.row,
+    })
 }

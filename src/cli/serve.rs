@@ -16,10 +16,14 @@ const SETTLE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(opened: Opened) -> Result<(), CliError> {
     let app = opened.app()?;
-    let listening = listen(app.clone()).await.map_err(|e| CliError::Failed(e.to_string()))?;
+    let listening = listen(app.clone())
+        .await
+        .map_err(|e| CliError::Failed(e.to_string()))?;
     app.start();
     if app.registry.load().default_provider().is_none() {
-        tracing::warn!("no provider is configured: chat requests will be refused until OPENAI_API_KEY or [providers] is set");
+        tracing::warn!(
+            "no provider is configured: chat requests will be refused until OPENAI_API_KEY or [providers] is set"
+        );
     }
     tracing::info!(address = %listening.address(), "listening");
     let stop = stop_on_signal(&app)?;
@@ -44,7 +48,10 @@ pub(super) async fn close(app: &App, opened: &Opened) -> Result<(), CliError> {
 /// A token that the first SIGINT or SIGTERM cancels.
 pub(super) fn stop_on_signal(app: &App) -> Result<CancellationToken, CliError> {
     let failed = |e: std::io::Error| CliError::Failed(format!("signals cannot be handled: {e}"));
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt()).map_err(failed)?,
+        signal(SignalKind::terminate()).map_err(failed)?,
+    );
     let stop = CancellationToken::new();
     let told = stop.clone();
     app.tasks.spawn(async move {

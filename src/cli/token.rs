@@ -67,8 +67,16 @@ fn permission(text: &str) -> Result<Permissions, String> {
 fn validity(text: &str) -> Result<SignedDuration, &'static str> {
     const WRONG: &str = "must be a whole number with m, h, d or w: 45m, 12h, 30d";
     let unit = text.chars().last().ok_or(WRONG)?;
-    let hours = |number: i64, each: i64| number.checked_mul(each).and_then(SignedDuration::try_from_hours);
-    let number: i64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).filter(|number| *number > 0).ok_or(WRONG)?;
+    let hours = |number: i64, each: i64| {
+        number
+            .checked_mul(each)
+            .and_then(SignedDuration::try_from_hours)
+    };
+    let number: i64 = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse().ok())
+        .filter(|number| *number > 0)
+        .ok_or(WRONG)?;
     let duration = match unit {
         'm' => SignedDuration::try_from_mins(number),
         'h' => hours(number, 1),
@@ -81,8 +89,12 @@ fn validity(text: &str) -> Result<SignedDuration, &'static str> {
 
 /// Accepts a whole token too: whoever wants to revoke a leaked one has that at hand.
 fn token_id(text: &str) -> Result<TokenId, &'static str> {
-    let id = text.strip_prefix("ibex_pat_").and_then(|rest| rest.get(..36)).unwrap_or(text);
-    id.parse().map_err(|_| "is neither a token nor a token's identifier")
+    let id = text
+        .strip_prefix("ibex_pat_")
+        .and_then(|rest| rest.get(..36))
+        .unwrap_or(text);
+    id.parse()
+        .map_err(|_| "is neither a token nor a token's identifier")
 }
 
 #[derive(Debug, Serialize)]
@@ -122,7 +134,16 @@ impl TokenRecord {
 }
 
 impl Record for TokenRecord {
-    const HEADERS: &'static [&'static str] = &["ID", "NAME", "AGENT", "USER", "PERMISSIONS", "STATUS", "CREATED", "EXPIRES"];
+    const HEADERS: &'static [&'static str] = &[
+        "ID",
+        "NAME",
+        "AGENT",
+        "USER",
+        "PERMISSIONS",
+        "STATUS",
+        "CREATED",
+        "EXPIRES",
+    ];
 
     fn cells(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -141,7 +162,11 @@ impl Record for TokenRecord {
 
 impl TokenRecord {
     fn permissions_in_short(&self) -> String {
-        if self.permissions.len() == Permissions::NAMED.len() { "all".to_owned() } else { self.permissions.join(",") }
+        if self.permissions.len() == Permissions::NAMED.len() {
+            "all".to_owned()
+        } else {
+            self.permissions.join(",")
+        }
     }
 }
 
@@ -156,24 +181,47 @@ struct CreatedRecord<'a> {
 ///
 /// # Errors
 /// When the organisation, agent or token does not exist, or the store fails.
-pub async fn run(command: TokenCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> Result<(), CliError> {
+pub async fn run(
+    command: TokenCommand,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     match command {
         TokenCommand::Create(args) => {
             let minted = create_from(args, desk).await?;
             let row = TokenRecord::new(&minted.row, desk.clock.now());
-            out.one(&CreatedRecord { row, token: &minted.secret }, format_args!("{}", minted.secret))?;
+            out.one(
+                &CreatedRecord {
+                    row,
+                    token: &minted.secret,
+                },
+                format_args!("{}", minted.secret),
+            )?;
         }
         TokenCommand::List { org } => {
             let org = desk.org(org.as_deref()).await?;
             let now = desk.clock.now();
-            let rows: Vec<_> = desk.store.tokens(org.id).await?.iter().map(|token| TokenRecord::new(token, now)).collect();
+            let rows: Vec<_> = desk
+                .store
+                .tokens(org.id)
+                .await?
+                .iter()
+                .map(|token| TokenRecord::new(token, now))
+                .collect();
             out.list(&rows)?;
         }
         TokenCommand::Revoke { id } => {
             let now = desk.clock.now();
             desk.store.revoke_token(id, now).await?;
-            let token = desk.store.token(id).await?.ok_or_else(|| CliError::Failed("there is no such token".to_owned()))?;
-            out.one(&TokenRecord::new(&token, now), format_args!("token {id} is revoked"))?;
+            let token = desk
+                .store
+                .token(id)
+                .await?
+                .ok_or_else(|| CliError::Failed("there is no such token".to_owned()))?;
+            out.one(
+                &TokenRecord::new(&token, now),
+                format_args!("token {id} is revoked"),
+            )?;
         }
     }
     Ok(())
@@ -189,12 +237,29 @@ async fn create_from(args: TokenCreateArgs, desk: &Desk<'_>) -> Result<Minted, C
     let expires_at = match args.expires_in {
         Some(validity) => {
             let end = created_at.checked_add(validity);
-            Some(end.map_err(|_| CliError::Usage("--expires-in lies too far in the future".to_owned()))?)
+            Some(end.map_err(|_| {
+                CliError::Usage("--expires-in lies too far in the future".to_owned())
+            })?)
         }
         None => None,
     };
-    let permissions = args.permissions.into_iter().fold(Permissions::NONE, Permissions::with);
-    create(desk, TokenRequest { org: org.id, agent, user: args.user, name: args.name, permissions, created_at, expires_at }).await
+    let permissions = args
+        .permissions
+        .into_iter()
+        .fold(Permissions::NONE, Permissions::with);
+    create(
+        desk,
+        TokenRequest {
+            org: org.id,
+            agent,
+            user: args.user,
+            name: args.name,
+            permissions,
+            created_at,
+            expires_at,
+        },
+    )
+    .await
 }
 
 /// Makes a token and stores what is kept of it.
@@ -219,14 +284,28 @@ mod tests {
         assert_eq!(permission("MemoryWrite"), Ok(Permissions::MEMORY_WRITE));
         assert_eq!(permission("all"), Ok(Permissions::all()));
         assert_eq!(permission("chat"), Ok(Permissions::CHAT));
-        assert!(permission("memorywrite").unwrap_err().contains("MemoryRead"));
+        assert!(
+            permission("memorywrite")
+                .unwrap_err()
+                .contains("MemoryRead")
+        );
     }
 
     #[test]
     fn validity_needs_a_unit_and_an_end() {
         assert_eq!(validity("30d"), Ok(SignedDuration::from_hours(720)));
         assert_eq!(validity("45m"), Ok(SignedDuration::from_mins(45)));
-        for wrong in ["", "30", "d", "0d", "-1d", "1.5h", "30y", "9223372036854775807w", "3ä"] {
+        for wrong in [
+            "",
+            "30",
+            "d",
+            "0d",
+            "-1d",
+            "1.5h",
+            "30y",
+            "9223372036854775807w",
+            "3ä",
+        ] {
             assert!(validity(wrong).is_err(), "{wrong}");
         }
     }
@@ -235,7 +314,12 @@ mod tests {
     fn a_whole_token_can_be_given_for_its_identifier() {
         let id = "01890a5d-ac96-774b-bcce-b302099a8057";
         assert_eq!(token_id(id).unwrap().to_string(), id);
-        assert_eq!(token_id(&format!("ibex_pat_{id}_secret")).unwrap().to_string(), id);
+        assert_eq!(
+            token_id(&format!("ibex_pat_{id}_secret"))
+                .unwrap()
+                .to_string(),
+            id
+        );
         assert!(token_id("ibex_pat_short").is_err());
     }
 }

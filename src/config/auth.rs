@@ -20,7 +20,12 @@ pub struct AuthConfig {
 
 impl Default for AuthConfig {
     fn default() -> Self {
-        Self { cache_ttl_ms: 30_000, cache_entries: 5_000, timeout_ms: 2_000, issuers: Vec::new() }
+        Self {
+            cache_ttl_ms: 30_000,
+            cache_entries: 5_000,
+            timeout_ms: 2_000,
+            issuers: Vec::new(),
+        }
     }
 }
 
@@ -116,6 +121,9 @@ pub struct KeyConfig {
 
 impl std::fmt::Debug for KeyConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyConfig").field("kid", &self.kid).field("algorithm", &self.algorithm).finish_non_exhaustive()
+        f.debug_struct("KeyConfig")
+            .field("kid", &self.kid)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
     }
 }

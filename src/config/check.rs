@@ -24,10 +24,22 @@ pub(super) struct Checked {
 }
 
 pub(super) fn check(schema: &Schema, written: &BTreeMap<String, Node>) -> Checked {
-    let mut checker = Checker { schema, faults: Vec::new(), origins: BTreeMap::new() };
-    let root = Place { known: schema.root(), path: KeyPath::default(), known_path: KeyPath::default() };
+    let mut checker = Checker {
+        schema,
+        faults: Vec::new(),
+        origins: BTreeMap::new(),
+    };
+    let root = Place {
+        known: schema.root(),
+        path: KeyPath::default(),
+        known_path: KeyPath::default(),
+    };
     let settings = checker.section(&root, written, None);
-    Checked { settings, faults: checker.faults, origins: checker.origins }
+    Checked {
+        settings,
+        faults: checker.faults,
+        origins: checker.origins,
+    }
 }
 
 struct Checker<'a> {
@@ -45,21 +57,35 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn inner(&self, known: &'a Table, key: &str, index: Option<usize>) -> Self {
-        let known_key = if self.known.contains_key(key) { key } else { ANY_NAME };
+        let known_key = if self.known.contains_key(key) {
+            key
+        } else {
+            ANY_NAME
+        };
         let (mut path, mut known_path) = (self.path.key(key), self.known_path.key(known_key));
         if let Some(index) = index {
             (path, known_path) = (path.index(index), known_path.index(0));
         }
-        Self { known, path, known_path }
+        Self {
+            known,
+            path,
+            known_path,
+        }
     }
 }
 
 impl Checker<'_> {
-    fn section(&mut self, place: &Place<'_>, written: &BTreeMap<String, Node>, origin: Option<&Origin>) -> Table {
+    fn section(
+        &mut self,
+        place: &Place<'_>,
+        written: &BTreeMap<String, Node>,
+        origin: Option<&Origin>,
+    ) -> Table {
         let mut valid = Table::new();
         let mut meant = Vec::new();
         for (key, node) in written {
-            self.origins.insert(place.path.key(key).to_string(), node.origin.clone());
+            self.origins
+                .insert(place.path.key(key).to_string(), node.origin.clone());
             match child(place.known, key) {
                 Some(known) => {
                     if let Some(value) = self.setting(place, key, known, node) {
@@ -69,18 +95,28 @@ impl Checker<'_> {
                 None => {
                     let nearest = self.schema.nearest(place.known, &place.path, key);
                     meant.extend(nearest.clone());
-                    self.faults.push(Fault::new(place.path.key(key).to_string(), "there is no such key").at(node.origin.clone()).nearest(nearest));
+                    self.faults.push(
+                        Fault::new(place.path.key(key).to_string(), "there is no such key")
+                            .at(node.origin.clone())
+                            .nearest(nearest),
+                    );
                 }
             }
         }
         for (key, known) in place.known {
-            if valid.contains_key(key) || key == ANY_NAME || !self.schema.requires(&place.known_path, key) {
+            if valid.contains_key(key)
+                || key == ANY_NAME
+                || !self.schema.requires(&place.known_path, key)
+            {
                 continue;
             }
             let path = place.path.key(key).to_string();
             // A misspelt or wrong key has its fault already.
             if !written.contains_key(key) && !meant.contains(&path) {
-                self.faults.push(Fault { origin: origin.cloned(), ..Fault::new(path, "is missing and has no default") });
+                self.faults.push(Fault {
+                    origin: origin.cloned(),
+                    ..Fault::new(path, "is missing and has no default")
+                });
             }
             valid.insert(key.clone(), known.clone());
         }
@@ -88,25 +124,52 @@ impl Checker<'_> {
     }
 
     /// The valid form of one known setting; `None` when the default has to do.
-    fn setting(&mut self, place: &Place<'_>, key: &str, known: &Value, node: &Node) -> Option<Value> {
-        let fault = |reason: String| Some(Fault::new(place.path.key(key).to_string(), reason).at(node.origin.clone()));
+    fn setting(
+        &mut self,
+        place: &Place<'_>,
+        key: &str,
+        known: &Value,
+        node: &Node,
+    ) -> Option<Value> {
+        let fault = |reason: String| {
+            Some(Fault::new(place.path.key(key).to_string(), reason).at(node.origin.clone()))
+        };
         let fault = match (known, &node.kind) {
             (_, Kind::Broken) => None,
             (Value::Table(inner), Kind::Table(written)) => {
-                return Some(Value::Table(self.section(&place.inner(inner, key, None), written, Some(&node.origin))));
+                return Some(Value::Table(self.section(
+                    &place.inner(inner, key, None),
+                    written,
+                    Some(&node.origin),
+                )));
             }
-            (Value::Table(inner), _) => fault(format!("is a section, not a value: its keys are {}", names(inner))),
+            (Value::Table(inner), _) => fault(format!(
+                "is a section, not a value: its keys are {}",
+                names(inner)
+            )),
             (Value::Array(_), Kind::Tables(items)) if let Some(inner) = element(known) => {
                 return Some(Value::Array(self.elements(place, key, inner, items)));
             }
             (Value::Array(_), Kind::Leaf(Value::Array(items))) if items.is_empty() => {
                 return Some(Value::Array(Vec::new()));
             }
-            (Value::Array(_), _) if element(known).is_some() => fault(format!("is a list of sections: write [[{}]]", place.path.key(key))),
-            (_, Kind::Table(_) | Kind::Tables(_)) => fault("takes a value, not a section".to_owned()),
+            (Value::Array(_), _) if element(known).is_some() => fault(format!(
+                "is a list of sections: write [[{}]]",
+                place.path.key(key)
+            )),
+            (_, Kind::Table(_) | Kind::Tables(_)) => {
+                fault("takes a value, not a section".to_owned())
+            }
             (_, Kind::Leaf(value)) => {
-                let known_key = if place.known.contains_key(key) { key } else { ANY_NAME };
-                match self.schema.refuses(&place.known_path.key(known_key), value.clone()) {
+                let known_key = if place.known.contains_key(key) {
+                    key
+                } else {
+                    ANY_NAME
+                };
+                match self
+                    .schema
+                    .refuses(&place.known_path.key(known_key), value.clone())
+                {
                     None => return Some(value.clone()),
                     Some(error) => fault(reason(known, value, &error)),
                 }
@@ -116,13 +179,24 @@ impl Checker<'_> {
         None
     }
 
-    fn elements(&mut self, place: &Place<'_>, key: &str, inner: &Table, items: &[Node]) -> Vec<Value> {
+    fn elements(
+        &mut self,
+        place: &Place<'_>,
+        key: &str,
+        inner: &Table,
+        items: &[Node],
+    ) -> Vec<Value> {
         let mut valid = Vec::new();
         for (index, item) in items.iter().enumerate() {
             if let Kind::Table(written) = &item.kind {
                 let place = place.inner(inner, key, Some(index));
-                self.origins.insert(place.path.to_string(), item.origin.clone());
-                valid.push(Value::Table(self.section(&place, written, Some(&item.origin))));
+                self.origins
+                    .insert(place.path.to_string(), item.origin.clone());
+                valid.push(Value::Table(self.section(
+                    &place,
+                    written,
+                    Some(&item.origin),
+                )));
             }
         }
         valid
@@ -130,7 +204,16 @@ impl Checker<'_> {
 }
 
 fn names(section: &Table) -> String {
-    let names: Vec<&str> = section.keys().map(|key| if key == ANY_NAME { "names of your choice" } else { key.as_str() }).collect();
+    let names: Vec<&str> = section
+        .keys()
+        .map(|key| {
+            if key == ANY_NAME {
+                "names of your choice"
+            } else {
+                key.as_str()
+            }
+        })
+        .collect();
     names.join(", ")
 }
 
@@ -147,8 +230,13 @@ fn reason(known: &Value, found: &Value, error: &str) -> String {
             _ => error.to_owned(),
         },
         _ if known.same_type(found) => error.to_owned(),
-        (_, Value::String(text)) if text.parse::<f64>().is_ok() || text == "true" || text == "false" => {
-            format!("must be {}, not a text: leave out the quotes", type_name(known))
+        (_, Value::String(text))
+            if text.parse::<f64>().is_ok() || text == "true" || text == "false" =>
+        {
+            format!(
+                "must be {}, not a text: leave out the quotes",
+                type_name(known)
+            )
         }
         _ => format!("must be {}, not {}", type_name(known), type_name(found)),
     }

@@ -20,14 +20,31 @@ const SHORT: &[(&str, &str, Form)] = &[
     ("OPENAI_API_KEY", "providers.openai.api_key", Form::Plain),
     ("IBEX_ENV", "env", Form::Plain),
     ("IBEX_LOG_LEVEL", "log.level", Form::Plain),
-    ("IBEX_CONTEXT_DEADLINE_MS", "context.deadline_ms", Form::Plain),
+    (
+        "IBEX_CONTEXT_DEADLINE_MS",
+        "context.deadline_ms",
+        Form::Plain,
+    ),
     ("IBEX_CONTEXT_TIMEOUT", "context.timeout_ms", Form::Duration),
-    ("IBEX_CONTEXT_FORMATTER_NONCE_BYTES", "context.formatter_nonce_bytes", Form::Plain),
+    (
+        "IBEX_CONTEXT_FORMATTER_NONCE_BYTES",
+        "context.formatter_nonce_bytes",
+        Form::Plain,
+    ),
 ];
 
 /// Variables with our prefix that belong to clients and scripts, not to the server: they pass unread, as does every `IBEX_TEST_…`.
-const FOREIGN: &[&str] =
-    &["IBEX_BIN", "IBEX_TOKEN", "IBEX_AGENT", "IBEX_AGENT_ID", "IBEX_ORG", "IBEX_ORG_ID", "IBEX_URL", "IBEX_STORE", "IBEX_STORE_OFF"];
+const FOREIGN: &[&str] = &[
+    "IBEX_BIN",
+    "IBEX_TOKEN",
+    "IBEX_AGENT",
+    "IBEX_AGENT_ID",
+    "IBEX_ORG",
+    "IBEX_ORG_ID",
+    "IBEX_URL",
+    "IBEX_STORE",
+    "IBEX_STORE_OFF",
+];
 
 /// How a variable's text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,16 +74,24 @@ pub(super) struct FromEnv {
 /// The variables of this process that concern the configuration. The only place that reads the process environment.
 #[must_use]
 pub fn process_env() -> Variables {
-    let ours = |name: &str| name.starts_with("IBEX_") || SHORT.iter().any(|(short, ..)| *short == name);
+    let ours =
+        |name: &str| name.starts_with("IBEX_") || SHORT.iter().any(|(short, ..)| *short == name);
     std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+        .filter_map(|(name, value)| {
+            Some((
+                name.into_string().ok()?,
+                value.to_string_lossy().into_owned(),
+            ))
+        })
         .filter(|(name, _)| ours(name))
         .collect()
 }
 
 /// The variable's value; an empty one counts as unset.
 pub(super) fn set<'a>(env: &'a Variables, name: &str) -> Option<&'a str> {
-    env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    env.get(name)
+        .map(String::as_str)
+        .filter(|value| !value.is_empty())
 }
 
 pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
@@ -76,17 +101,25 @@ pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
         let path: Vec<String> = path.split('.').map(str::to_owned).collect();
         let long = variable(&path);
         if *name != long && set(env, &long).is_some() {
-            found.warnings.push(format!("{name} is ignored, because {long} is set"));
+            found
+                .warnings
+                .push(format!("{name} is ignored, because {long} is set"));
         } else {
             found.setting(schema, name, path, *form, text);
         }
     }
     for name in env.keys().filter(|name| name.starts_with("IBEX_")) {
         let Some(text) = set(env, name) else { continue };
-        if name == CONFIG_FILE || is_foreign(name) || SHORT.iter().any(|(short, ..)| short == name) {
+        if name == CONFIG_FILE || is_foreign(name) || SHORT.iter().any(|(short, ..)| short == name)
+        {
             continue;
         }
-        let path = name.trim_start_matches("IBEX_").to_lowercase().split("__").map(str::to_owned).collect();
+        let path = name
+            .trim_start_matches("IBEX_")
+            .to_lowercase()
+            .split("__")
+            .map(str::to_owned)
+            .collect();
         found.setting(schema, name, path, Form::Plain, text);
     }
     found
@@ -94,8 +127,13 @@ pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
 
 /// Whether a variable is none of the server's: a client's, or one of those that Kubernetes gives every pod for a service named `ibex`.
 fn is_foreign(name: &str) -> bool {
-    let service_link = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT") || name.contains("_PORT_");
-    FOREIGN.contains(&name) || name.starts_with("IBEX_TEST_") || (service_link && !name.contains("__"))
+    let service_link = name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.ends_with("_PORT")
+        || name.contains("_PORT_");
+    FOREIGN.contains(&name)
+        || name.starts_with("IBEX_TEST_")
+        || (service_link && !name.contains("__"))
 }
 
 impl FromEnv {
@@ -103,15 +141,25 @@ impl FromEnv {
         let origin = Origin::Variable(name.to_owned());
         let Some(known) = schema.find(&path) else {
             let nearest = match path.as_slice() {
-                [flat] => schema.nearest_flat(flat).or_else(|| schema.nearest_variable(&path)),
+                [flat] => schema
+                    .nearest_flat(flat)
+                    .or_else(|| schema.nearest_variable(&path)),
                 _ => schema.nearest_variable(&path),
             };
-            self.faults.push(Fault::new(name, "there is no such setting").at(origin).nearest(nearest));
+            self.faults.push(
+                Fault::new(name, "there is no such setting")
+                    .at(origin)
+                    .nearest(nearest),
+            );
             return;
         };
         let key = path.join(".");
         match parse(known, form, text, &origin) {
-            Ok(value) => self.settings.push(Setting { path, origin, value }),
+            Ok(value) => self.settings.push(Setting {
+                path,
+                origin,
+                value,
+            }),
             Err(reason) => self.faults.push(Fault::new(key, reason).at(origin)),
         }
     }
@@ -121,9 +169,15 @@ impl FromEnv {
 fn parse(known: &Value, form: Form, text: &str, origin: &Origin) -> Result<Kind, &'static str> {
     let text = text.trim();
     let value = match known {
-        _ if form == Form::Duration => Value::Integer(milliseconds(text).ok_or("must be a duration such as 45, 45ms or 0.045s")?),
+        _ if form == Form::Duration => Value::Integer(
+            milliseconds(text).ok_or("must be a duration such as 45, 45ms or 0.045s")?,
+        ),
         Value::String(_) | Value::Datetime(_) => Value::String(text.to_owned()),
-        Value::Integer(_) => Value::Integer(text.replace('_', "").parse().map_err(|_| "must be a whole number, without a unit")?),
+        Value::Integer(_) => Value::Integer(
+            text.replace('_', "")
+                .parse()
+                .map_err(|_| "must be a whole number, without a unit")?,
+        ),
         Value::Float(_) => Value::Float(text.parse().map_err(|_| "must be a number")?),
         Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| "must be true or false")?),
         Value::Array(_) if text.starts_with('[') => {
@@ -132,7 +186,11 @@ fn parse(known: &Value, form: Form, text: &str, origin: &Origin) -> Result<Kind,
         Value::Array(_) if element(known).is_some() => {
             return Err("must be a TOML list of tables: [{ key = value, … }, …]");
         }
-        Value::Array(_) => Value::Array(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect()),
+        Value::Array(_) => Value::Array(
+            text.split(',')
+                .map(|item| Value::String(item.trim().to_owned()))
+                .collect(),
+        ),
         Value::Table(_) => {
             return Err("is a section; set its keys one by one, as IBEX_SECTION__KEY");
         }
@@ -148,6 +206,9 @@ fn milliseconds(text: &str) -> Option<i64> {
         (None, None) => (text, 1.0),
     };
     let value = (number.trim().parse::<f64>().ok()? * scale).round();
-    #[expect(clippy::cast_possible_truncation, reason = "whole and within the bounds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole and within the bounds"
+    )]
     (0.0..=1e12).contains(&value).then_some(value as i64)
 }

@@ -8,8 +8,9 @@ use crate::ids::OrgId;
 use crate::tokens::Family;
 
 use super::{
-    AuthConfig, AuthStyle, Config, ContextConfig, Effect, Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig,
-    ModelConfig, PolicyConfig, ProviderConfig, RateLimitConfig, RuleConfig, ServerConfig, StoreConfig, SystemRole, UpstreamConfig,
+    AuthConfig, AuthStyle, Config, ContextConfig, Effect, Environment, IssuerConfig, KeyConfig,
+    KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig, ProviderConfig,
+    RateLimitConfig, RuleConfig, ServerConfig, StoreConfig, SystemRole, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -21,13 +22,20 @@ pub(super) fn every_key() -> Config {
         server: ServerConfig::default(),
         log: LogConfig::default(),
         store: StoreConfig::default(),
-        keys: KeysConfig { token_digest: some_text() },
-        auth: AuthConfig { issuers: vec![issuer()], ..AuthConfig::default() },
+        keys: KeysConfig {
+            token_digest: some_text(),
+        },
+        auth: AuthConfig {
+            issuers: vec![issuer()],
+            ..AuthConfig::default()
+        },
         upstream: UpstreamConfig::default(),
         providers: BTreeMap::from([(ANY_NAME.to_owned(), provider())]),
         models: vec![model()],
         rate_limit: rate_limit(),
-        policy: PolicyConfig { rules: vec![rule()] },
+        policy: PolicyConfig {
+            rules: vec![rule()],
+        },
         context: ContextConfig::default(),
         memory: MemoryConfig::default(),
     }
@@ -68,7 +76,12 @@ fn issuer() -> IssuerConfig {
 }
 
 fn provider() -> ProviderConfig {
-    ProviderConfig { base_url: super::OPENAI_BASE_URL.to_owned(), api_key: some_text(), auth: AuthStyle::default(), default: false }
+    ProviderConfig {
+        base_url: super::OPENAI_BASE_URL.to_owned(),
+        api_key: some_text(),
+        auth: AuthStyle::default(),
+        default: false,
+    }
 }
 
 fn model() -> ModelConfig {
@@ -84,7 +97,11 @@ fn model() -> ModelConfig {
 }
 
 fn rate_limit() -> RateLimitConfig {
-    let level = LimitOverride { rpm: Some(1), tpm: Some(1), streams: Some(1) };
+    let level = LimitOverride {
+        rpm: Some(1),
+        tpm: Some(1),
+        streams: Some(1),
+    };
     RateLimitConfig {
         default_rpm: 1,
         default_tpm: Some(1),
@@ -98,5 +115,11 @@ fn rate_limit() -> RateLimitConfig {
 }
 
 fn rule() -> RuleConfig {
-    RuleConfig { org: Some(some_org()), priority: 0, model: String::new(), effect: Effect::Allow, context: Some(true) }
+    RuleConfig {
+        org: Some(some_org()),
+        priority: 0,
+        model: String::new(),
+        effect: Effect::Allow,
+        context: Some(true),
+    }
 }

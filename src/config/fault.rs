@@ -43,7 +43,12 @@ impl Fault {
     /// A fault without origin and near match.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { key: key.into(), origin: None, reason: reason.into(), nearest: None }
+        Self {
+            key: key.into(),
+            origin: None,
+            reason: reason.into(),
+            nearest: None,
+        }
     }
 
     /// Says where it was written.

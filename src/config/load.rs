@@ -68,7 +68,11 @@ pub fn load(file: Option<&Path>, env: &Variables) -> Result<Loaded, ConfigFaults
     ConfigFaults::check(faults)?;
     let mut warnings = from_env.warnings;
     warnings.extend(validate::warnings(&config));
-    Ok(Loaded { config, file: used, warnings })
+    Ok(Loaded {
+        config,
+        file: used,
+        warnings,
+    })
 }
 
 /// The typed configuration and everything that is wrong with its meaning.
@@ -76,7 +80,10 @@ fn build(checked: &Checked) -> (Config, Vec<Fault>) {
     let mut config = match Config::deserialize(Value::Table(checked.settings.clone())) {
         Ok(config) => config,
         Err(error) => {
-            return (Config::default(), vec![Fault::new("configuration", error.message())]);
+            return (
+                Config::default(),
+                vec![Fault::new("configuration", error.message())],
+            );
         }
     };
     let mut faults = resolve::resolve(&mut config, &|key| checked.origins.contains_key(key));
@@ -87,24 +94,35 @@ fn build(checked: &Checked) -> (Config, Vec<Fault>) {
 fn find_file(flag: Option<&Path>, env: &Variables) -> Result<Option<(PathBuf, String)>, Fault> {
     let (file, origin) = match (flag, env::set(env, CONFIG_FILE)) {
         (Some(file), _) => (file.to_owned(), Origin::Flag("--config")),
-        (None, Some(file)) => (PathBuf::from(file), Origin::Variable(CONFIG_FILE.to_owned())),
+        (None, Some(file)) => (
+            PathBuf::from(file),
+            Origin::Variable(CONFIG_FILE.to_owned()),
+        ),
         (None, None) => match std::fs::read_to_string(DEFAULT_FILE) {
             Ok(text) => return Ok(Some((PathBuf::from(DEFAULT_FILE), text))),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(Fault::new(DEFAULT_FILE, format!("the file cannot be read: {error}")));
+                return Err(Fault::new(
+                    DEFAULT_FILE,
+                    format!("the file cannot be read: {error}"),
+                ));
             }
         },
     };
     match std::fs::read_to_string(&file) {
         Ok(text) => Ok(Some((file, text))),
-        Err(error) => Err(Fault::new(file.display().to_string(), format!("the file cannot be read: {error}")).at(origin)),
+        Err(error) => Err(Fault::new(
+            file.display().to_string(),
+            format!("the file cannot be read: {error}"),
+        )
+        .at(origin)),
     }
 }
 
 /// A key for `openai` without a URL means OpenAI's own.
 fn add_openai_url(written: &mut BTreeMap<String, Node>) {
-    let Some(Kind::Table(providers)) = written.get_mut("providers").map(|node| &mut node.kind) else {
+    let Some(Kind::Table(providers)) = written.get_mut("providers").map(|node| &mut node.kind)
+    else {
         return;
     };
     let Some(Kind::Table(openai)) = providers.get_mut("openai").map(|node| &mut node.kind) else {
@@ -112,7 +130,9 @@ fn add_openai_url(written: &mut BTreeMap<String, Node>) {
     };
     if let Some(origin) = openai.get("api_key").map(|key| key.origin.clone()) {
         let url = Kind::Leaf(Value::String(OPENAI_BASE_URL.to_owned()));
-        openai.entry("base_url".to_owned()).or_insert(Node { origin, kind: url });
+        openai
+            .entry("base_url".to_owned())
+            .or_insert(Node { origin, kind: url });
     }
 }
 

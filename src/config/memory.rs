@@ -20,6 +20,12 @@ pub struct MemoryConfig {
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { max_content_chars: 10_000, max_metadata_bytes: 10_240, max_batch: 1_000, hot_set_size: 50, inline_search_rows: 4_096 }
+        Self {
+            max_content_chars: 10_000,
+            max_metadata_bytes: 10_240,
+            max_batch: 1_000,
+            hot_set_size: 50,
+            inline_search_rows: 4_096,
+        }
     }
 }

@@ -22,7 +22,13 @@ pub struct UpstreamConfig {
 
 impl Default for UpstreamConfig {
     fn default() -> Self {
-        Self { connect_timeout_ms: 5_000, first_byte_timeout_ms: 300_000, idle_timeout_ms: 120_000, total_timeout_ms: 0, pool_max_idle: 1_024 }
+        Self {
+            connect_timeout_ms: 5_000,
+            first_byte_timeout_ms: 300_000,
+            idle_timeout_ms: 120_000,
+            total_timeout_ms: 0,
+            pool_max_idle: 1_024,
+        }
     }
 }
 
@@ -58,7 +64,10 @@ pub struct ProviderConfig {
 
 impl std::fmt::Debug for ProviderConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProviderConfig").field("auth", &self.auth).field("default", &self.default).finish_non_exhaustive()
+        f.debug_struct("ProviderConfig")
+            .field("auth", &self.auth)
+            .field("default", &self.default)
+            .finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,11 @@ fn follow_deadlines(context: &mut ContextConfig, is_set: &dyn Fn(&str) -> bool) 
     let unset = |key: &str| !is_set(&format!("context.{key}"));
     match (unset("deadline_ms"), unset("timeout_ms")) {
         (true, false) => context.deadline_ms = context.deadline_ms.min(context.timeout_ms),
-        (false, true) => context.timeout_ms = context.timeout_ms.max(context.deadline_ms.saturating_add(AFTER_RETRIEVAL_MS)),
+        (false, true) => {
+            context.timeout_ms = context
+                .timeout_ms
+                .max(context.deadline_ms.saturating_add(AFTER_RETRIEVAL_MS))
+        }
         (true, true) | (false, false) => {}
     }
     if unset("cold_timeout_ms") {
@@ -54,6 +58,9 @@ fn read_key_file(key: &mut KeyConfig, path: &str) -> Option<Fault> {
             key.file = None;
             None
         }
-        Err(error) => Some(Fault::new(format!("{path}.file"), format!("the file cannot be read: {error}"))),
+        Err(error) => Some(Fault::new(
+            format!("{path}.file"),
+            format!("the file cannot be read: {error}"),
+        )),
     }
 }

@@ -19,7 +19,9 @@ pub(super) struct Schema {
 impl Schema {
     pub(super) fn new() -> Self {
         // Every configuration serialises (a test loads the result); an empty tree would refuse every key.
-        Self { root: Table::try_from(every_key()).unwrap_or_default() }
+        Self {
+            root: Table::try_from(every_key()).unwrap_or_default(),
+        }
     }
 
     pub(super) fn root(&self) -> &Table {
@@ -29,7 +31,9 @@ impl Schema {
     /// The section or value that a variable's path names, with the path in the schema's own terms.
     pub(super) fn find(&self, path: &[String]) -> Option<&Value> {
         let (last, sections) = path.split_last()?;
-        let table = sections.iter().try_fold(&self.root, |table, key| child(table, key)?.as_table())?;
+        let table = sections
+            .iter()
+            .try_fold(&self.root, |table, key| child(table, key)?.as_table())?;
         child(table, last)
     }
 
@@ -47,14 +51,18 @@ impl Schema {
     fn with(&self, path: &KeyPath, value: Option<Value>) -> Result<(), String> {
         let mut root = Value::Table(self.root.clone());
         if let Some((Step::Key(last), parents)) = path.0.split_last()
-            && let Some(Value::Table(table)) = parents.iter().try_fold(&mut root, |node, step| step_into(node, step))
+            && let Some(Value::Table(table)) = parents
+                .iter()
+                .try_fold(&mut root, |node, step| step_into(node, step))
         {
             match value {
                 Some(value) => table.insert(last.clone(), value),
                 None => table.remove(last),
             };
         }
-        Config::deserialize(root).map(|_| ()).map_err(|error| error.message().to_owned())
+        Config::deserialize(root)
+            .map(|_| ())
+            .map_err(|error| error.message().to_owned())
     }
 
     /// Every setting that is a value, by its path. Lists of sections count as one setting.
@@ -66,10 +74,20 @@ impl Schema {
 
     /// The known path nearest to one whose last key is not known in an otherwise known section.
     pub(super) fn nearest(&self, section: &Table, path: &KeyPath, unknown: &str) -> Option<String> {
-        let sibling = best(section.keys().filter(|k| *k != ANY_NAME).map(|k| (likeness(unknown, k), path.key(k).to_string())));
+        let sibling = best(
+            section
+                .keys()
+                .filter(|k| *k != ANY_NAME)
+                .map(|k| (likeness(unknown, k), path.key(k).to_string())),
+        );
         sibling.or_else(|| {
             let elsewhere = self.leaves();
-            best(elsewhere.iter().filter_map(|leaf| Some((strsim::normalized_damerau_levenshtein(unknown, leaf.last()?), leaf.join(".")))))
+            best(elsewhere.iter().filter_map(|leaf| {
+                Some((
+                    strsim::normalized_damerau_levenshtein(unknown, leaf.last()?),
+                    leaf.join("."),
+                ))
+            }))
         })
     }
 
@@ -79,7 +97,11 @@ impl Schema {
         let mut table = &self.root;
         for key in path {
             let known = child(table, key).is_some();
-            let key = if known { key.clone() } else { best(table.keys().map(|k| (likeness(key, k), k.clone())))? };
+            let key = if known {
+                key.clone()
+            } else {
+                best(table.keys().map(|k| (likeness(key, k), k.clone())))?
+            };
             let next = child(table, &key).and_then(Value::as_table);
             fixed.push(key);
             match next {
@@ -92,7 +114,12 @@ impl Schema {
 
     /// The variable whose name reads like `name` when every `_` counts the same: `server_listen` is `IBEX_SERVER__LISTEN`.
     pub(super) fn nearest_flat(&self, name: &str) -> Option<String> {
-        best(self.leaves().iter().map(|leaf| (strsim::normalized_damerau_levenshtein(name, &leaf.join("_")), variable(leaf))))
+        best(self.leaves().iter().map(|leaf| {
+            (
+                strsim::normalized_damerau_levenshtein(name, &leaf.join("_")),
+                variable(leaf),
+            )
+        }))
     }
 }
 
@@ -124,9 +151,12 @@ fn collect(table: &Table, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) 
         path.push(key.clone());
         match value {
             Value::Table(inner) => collect(inner, path, found),
-            Value::String(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) | Value::Array(_) => {
-                found.push(path.clone())
-            }
+            Value::String(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_)
+            | Value::Array(_) => found.push(path.clone()),
         }
         path.pop();
     }
@@ -135,10 +165,17 @@ fn collect(table: &Table, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) 
 /// How alike two keys are. A key's tail counts too, a little less: `rpm` is meant by somebody who looks for `default_rpm`.
 fn likeness(wrong: &str, known: &str) -> f64 {
     let whole = strsim::normalized_damerau_levenshtein(wrong, known);
-    let tails = known.match_indices('_').filter_map(|(at, _)| known.get(at + 1..));
-    tails.map(|tail| 0.95 * strsim::normalized_damerau_levenshtein(wrong, tail)).fold(whole, f64::max)
+    let tails = known
+        .match_indices('_')
+        .filter_map(|(at, _)| known.get(at + 1..));
+    tails
+        .map(|tail| 0.95 * strsim::normalized_damerau_levenshtein(wrong, tail))
+        .fold(whole, f64::max)
 }
 
 fn best(candidates: impl Iterator<Item = (f64, String)>) -> Option<String> {
-    candidates.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+    candidates
+        .filter(|(score, _)| *score >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
 }

@@ -66,6 +66,9 @@ pub struct LogConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Auto }
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Auto,
+        }
     }
 }

@@ -20,7 +20,12 @@ pub struct StoreConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { path: PathBuf::from("ibex-data/ibex.db"), read_connections: 2, busy_timeout_ms: 5_000, poll_interval_ms: 250 }
+        Self {
+            path: PathBuf::from("ibex-data/ibex.db"),
+            read_connections: 2,
+            busy_timeout_ms: 5_000,
+            poll_interval_ms: 250,
+        }
     }
 }
 
@@ -35,6 +40,8 @@ pub struct KeysConfig {
 
 impl std::fmt::Debug for KeysConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeysConfig").field("token_digest", &self.token_digest.as_ref().map(|_| "<set>")).finish()
+        f.debug_struct("KeysConfig")
+            .field("token_digest", &self.token_digest.as_ref().map(|_| "<set>"))
+            .finish()
     }
 }

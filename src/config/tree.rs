@@ -85,27 +85,41 @@ pub(super) fn read_file(text: &str, file: &Path) -> (BTreeMap<String, Node>, Vec
 /// Reads one TOML value, such as a list of tables given in a variable. `None` when it is not TOML.
 pub(super) fn read_value(text: &str, origin: &Origin) -> Option<Kind> {
     let (mut table, faults) = read(&format!("v = {text}"), &|_| origin.clone());
-    let node = table.remove("v").filter(|_| faults.is_empty() && table.is_empty())?;
+    let node = table
+        .remove("v")
+        .filter(|_| faults.is_empty() && table.is_empty())?;
     Some(node.kind)
 }
 
 fn read(text: &str, origin: &dyn Fn(usize) -> Origin) -> (BTreeMap<String, Node>, Vec<Fault>) {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, origin, broken: BTreeMap::new(), faults: Vec::new() };
+    let mut reader = Reader {
+        text,
+        origin,
+        broken: BTreeMap::new(),
+        faults: Vec::new(),
+    };
     for error in errors {
         reader.syntax_error(&error);
     }
     let table = reader.table(document.into_inner(), &KeyPath::default());
     // What is left stands on lines without a setting.
     for (line, reason) in std::mem::take(&mut reader.broken) {
-        reader.faults.push(Fault::new("syntax", reason).at(origin(line)));
+        reader
+            .faults
+            .push(Fault::new("syntax", reason).at(origin(line)));
     }
     (table, reader.faults)
 }
 
 impl Reader<'_> {
     fn line(&self, offset: usize) -> usize {
-        1 + self.text.bytes().take(offset).filter(|b| *b == b'\n').count()
+        1 + self
+            .text
+            .bytes()
+            .take(offset)
+            .filter(|b| *b == b'\n')
+            .count()
     }
 
     fn syntax_error(&mut self, error: &toml::de::Error) {
@@ -114,11 +128,18 @@ impl Reader<'_> {
         match error.message() {
             "duplicate key" => {
                 let key = self.text.get(span).unwrap_or("a key").to_owned();
-                self.faults.push(Fault::new(key, "is set twice in the same section").at((self.origin)(line)));
+                self.faults.push(
+                    Fault::new(key, "is set twice in the same section").at((self.origin)(line)),
+                );
             }
             // Both are what a bare word looks like to the parser; `no` and `40ms` are the usual ones.
-            text if text.starts_with("invalid float") || text.starts_with("string values must be quoted") => {
-                self.broken.insert(line, "is not a TOML value; a text must stand in quotes".to_owned());
+            text if text.starts_with("invalid float")
+                || text.starts_with("string values must be quoted") =>
+            {
+                self.broken.insert(
+                    line,
+                    "is not a TOML value; a text must stand in quotes".to_owned(),
+                );
             }
             text => {
                 self.broken.insert(line, format!("is not TOML: {text}"));
@@ -132,7 +153,13 @@ impl Reader<'_> {
             let line = self.line(key.span().start);
             let key = key.into_inner().into_owned();
             let kind = self.value(value, line, &path.key(&key));
-            nodes.insert(key, Node { origin: (self.origin)(line), kind });
+            nodes.insert(
+                key,
+                Node {
+                    origin: (self.origin)(line),
+                    kind,
+                },
+            );
         }
         nodes
     }
@@ -145,32 +172,45 @@ impl Reader<'_> {
                 };
                 Kind::Table(self.table(table, path))
             }
-            DeValue::Array(items) if !items.is_empty() && items.iter().all(|i| matches!(i.get_ref(), DeValue::Table(_))) => {
+            DeValue::Array(items)
+                if !items.is_empty()
+                    && items
+                        .iter()
+                        .all(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
+            {
                 let DeValue::Array(items) = value.into_inner() else {
                     return Kind::Broken;
                 };
                 let nodes = items.into_iter().enumerate().map(|(at, item)| {
                     let line = self.line(item.span().start);
                     let kind = self.value(item, line, &path.index(at));
-                    Node { origin: (self.origin)(line), kind }
+                    Node {
+                        origin: (self.origin)(line),
+                        kind,
+                    }
                 });
                 Kind::Tables(nodes.collect())
             }
-            DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) => {
-                self.leaf(value, line, path)
-            }
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_) => self.leaf(value, line, path),
         }
     }
 
     fn leaf(&mut self, value: toml::Spanned<DeValue<'_>>, line: usize, path: &KeyPath) -> Kind {
         if let Some(reason) = self.broken.remove(&line) {
-            self.faults.push(Fault::new(path.to_string(), reason).at((self.origin)(line)));
+            self.faults
+                .push(Fault::new(path.to_string(), reason).at((self.origin)(line)));
             return Kind::Broken;
         }
         match Value::deserialize(ValueDeserializer::from(value)) {
             Ok(value) => Kind::Leaf(value),
             Err(_) => {
-                self.faults.push(Fault::new(path.to_string(), "is out of range").at((self.origin)(line)));
+                self.faults
+                    .push(Fault::new(path.to_string(), "is out of range").at((self.origin)(line)));
                 Kind::Broken
             }
         }
@@ -179,15 +219,29 @@ impl Reader<'_> {
 
 /// Sets `path` to `value`, over whatever stood there. Sections on the way are created; where a value stands in a section's place
 /// nothing is set, and the check finds that value.
-pub(super) fn insert(root: &mut BTreeMap<String, Node>, path: &[String], origin: &Origin, value: Kind) {
+pub(super) fn insert(
+    root: &mut BTreeMap<String, Node>,
+    path: &[String],
+    origin: &Origin,
+    value: Kind,
+) {
     let Some((key, rest)) = path.split_first() else {
         return;
     };
     if rest.is_empty() {
-        root.insert(key.clone(), Node { origin: origin.clone(), kind: value });
+        root.insert(
+            key.clone(),
+            Node {
+                origin: origin.clone(),
+                kind: value,
+            },
+        );
         return;
     }
-    let node = root.entry(key.clone()).or_insert_with(|| Node { origin: origin.clone(), kind: Kind::Table(BTreeMap::new()) });
+    let node = root.entry(key.clone()).or_insert_with(|| Node {
+        origin: origin.clone(),
+        kind: Kind::Table(BTreeMap::new()),
+    });
     if let Kind::Table(table) = &mut node.kind {
         insert(table, rest, origin, value);
     }

@@ -27,16 +27,36 @@ impl InFlight {
     #[must_use]
     pub fn new(config: &ServerConfig) -> Self {
         let cap = config.max_bytes_in_flight;
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a byte count: the result is within 0..=cap")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a byte count: the result is within 0..=cap"
+        )]
         let org_cap = (cap as f64 * config.org_share) as usize;
-        Self { total: Arc::default(), orgs: DashMap::default(), cap, org_cap: org_cap.max(config.max_body_bytes).min(cap) }
+        Self {
+            total: Arc::default(),
+            orgs: DashMap::default(),
+            cap,
+            org_cap: org_cap.max(config.max_body_bytes).min(cap),
+        }
     }
 
     /// An empty holding of `org`, to grow as its body arrives.
     #[must_use]
     pub fn hold(&self, org: OrgId) -> BytesHeld {
-        let org_total = self.orgs.get(&org).map(|a| Arc::clone(&a)).unwrap_or_else(|| Arc::clone(&self.orgs.entry(org).or_default()));
-        BytesHeld { total: Arc::clone(&self.total), org_total, cap: self.cap, org_cap: self.org_cap, bytes: 0 }
+        let org_total = self
+            .orgs
+            .get(&org)
+            .map(|a| Arc::clone(&a))
+            .unwrap_or_else(|| Arc::clone(&self.orgs.entry(org).or_default()));
+        BytesHeld {
+            total: Arc::clone(&self.total),
+            org_total,
+            cap: self.cap,
+            org_cap: self.org_cap,
+            bytes: 0,
+        }
     }
 
     /// Bytes held now.
@@ -47,7 +67,8 @@ impl InFlight {
 
     /// Forgets organisations that hold nothing.
     pub fn sweep(&self) {
-        self.orgs.retain(|_, held| Arc::strong_count(held) > 1 || held.load(Ordering::Relaxed) > 0);
+        self.orgs
+            .retain(|_, held| Arc::strong_count(held) > 1 || held.load(Ordering::Relaxed) > 0);
     }
 }
 
@@ -92,7 +113,9 @@ impl Drop for BytesHeld {
 
 fn take(counter: &AtomicUsize, more: usize, cap: usize) -> Result<(), OverCap> {
     counter
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_add(more).filter(|sum| *sum <= cap))
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+            now.checked_add(more).filter(|sum| *sum <= cap)
+        })
         .map(|_| ())
         .map_err(|_| OverCap)
 }
@@ -105,7 +128,12 @@ mod tests {
 
     #[test]
     fn one_organisation_cannot_take_it_all_and_everything_comes_back() {
-        let config = ServerConfig { max_body_bytes: 10, max_bytes_in_flight: 100, org_share: 0.5, ..ServerConfig::default() };
+        let config = ServerConfig {
+            max_body_bytes: 10,
+            max_bytes_in_flight: 100,
+            org_share: 0.5,
+            ..ServerConfig::default()
+        };
         let inflight = InFlight::new(&config);
         let (a, b, c) = (OrgId::new(), OrgId::new(), OrgId::new());
         let mut first = inflight.hold(a);

@@ -20,7 +20,10 @@ impl Slots {
     /// Counters with the limits of the configuration.
     #[must_use]
     pub fn new(figures: Figures) -> Self {
-        Self { counts: Arc::default(), figures }
+        Self {
+            counts: Arc::default(),
+            figures,
+        }
     }
 
     /// Takes one slot at every level.
@@ -28,10 +31,15 @@ impl Slots {
     /// # Errors
     /// When one level is full; what was taken at other levels is given back.
     pub fn take(&self, subject: &Subject) -> Result<SlotHeld, Limited> {
-        let mut held = SlotHeld { counts: Arc::clone(&self.counts), keys: smallvec::SmallVec::new() };
+        let mut held = SlotHeld {
+            counts: Arc::clone(&self.counts),
+            keys: smallvec::SmallVec::new(),
+        };
         for level in Level::NARROW_TO_WIDE {
             let key = subject.key(level);
-            let Some(limit) = self.figures.streams(level, key) else { continue };
+            let Some(limit) = self.figures.streams(level, key) else {
+                continue;
+            };
             let mut count = self.counts.entry(key).or_insert(0);
             if *count >= limit {
                 let idle = *count == 0;

@@ -34,7 +34,13 @@ pub enum Category {
 
 impl Category {
     /// Every category in block order.
-    pub const ALL: [Self; 5] = [Self::Procedural, Self::Factual, Self::Preference, Self::Behavioral, Self::Episodic];
+    pub const ALL: [Self; 5] = [
+        Self::Procedural,
+        Self::Factual,
+        Self::Preference,
+        Self::Behavioral,
+        Self::Episodic,
+    ];
 
     /// The wire name.
     #[must_use]
@@ -76,7 +82,10 @@ impl FromStr for Category {
     type Err = UnknownCategory;
 
     fn from_str(text: &str) -> Result<Self, UnknownCategory> {
-        Self::ALL.into_iter().find(|c| c.as_str() == text).ok_or(UnknownCategory)
+        Self::ALL
+            .into_iter()
+            .find(|c| c.as_str() == text)
+            .ok_or(UnknownCategory)
     }
 }
 
@@ -138,7 +147,11 @@ pub struct Source {
 
 impl Default for Source {
     fn default() -> Self {
-        Self { kind: "api".to_owned(), session: None, turn: None }
+        Self {
+            kind: "api".to_owned(),
+            session: None,
+            turn: None,
+        }
     }
 }
 
@@ -199,7 +212,9 @@ impl Memory {
     /// Whether an ordinary read may return it at `now`: active, and `now` inside its validity.
     #[must_use]
     pub fn is_current(&self, now: Timestamp) -> bool {
-        self.status == Status::Active && self.valid_from <= now && self.valid_until.is_none_or(|end| now < end)
+        self.status == Status::Active
+            && self.valid_from <= now
+            && self.valid_until.is_none_or(|end| now < end)
     }
 }
 
@@ -229,13 +244,21 @@ impl PartitionKey {
     /// Where a write under `scope` goes: the user's partition when there is a user, the agent-wide one otherwise.
     #[must_use]
     pub fn for_write(scope: &crate::auth::Scope) -> Self {
-        Self { org: scope.org(), agent: scope.agent(), user: scope.user().cloned() }
+        Self {
+            org: scope.org(),
+            agent: scope.agent(),
+            user: scope.user().cloned(),
+        }
     }
 
     /// What a read under `scope` sees: the agent-wide partition, then the user's when there is a user.
     #[must_use]
     pub fn for_read(scope: &crate::auth::Scope) -> smallvec::SmallVec<[Self; 2]> {
-        let shared = Self { org: scope.org(), agent: scope.agent(), user: None };
+        let shared = Self {
+            org: scope.org(),
+            agent: scope.agent(),
+            user: None,
+        };
         let own = scope.user().map(|_| Self::for_write(scope));
         std::iter::once(shared).chain(own).collect()
     }
@@ -243,6 +266,8 @@ impl PartitionKey {
     /// Whether a read under `scope` may see this partition: the check every returned hit passes.
     #[must_use]
     pub fn visible_to(&self, scope: &crate::auth::Scope) -> bool {
-        self.org == scope.org() && self.agent == scope.agent() && self.user.as_ref().is_none_or(|u| scope.user() == Some(u))
+        self.org == scope.org()
+            && self.agent == scope.agent()
+            && self.user.as_ref().is_none_or(|u| scope.user() == Some(u))
     }
 }

@@ -19,7 +19,11 @@ impl Tap {
     #[must_use]
     pub fn new(events: bool, headers: &HeaderMap) -> Self {
         let coding = ContentCoding::of(headers.get(header::CONTENT_ENCODING));
-        if events { Self::Events(Box::new(UsageTap::new(coding, DEFAULT_CAP))) } else { Self::Json(Box::new(JsonTap::new(coding, DEFAULT_CAP))) }
+        if events {
+            Self::Events(Box::new(UsageTap::new(coding, DEFAULT_CAP)))
+        } else {
+            Self::Json(Box::new(JsonTap::new(coding, DEFAULT_CAP)))
+        }
     }
 
     /// Looks at the next bytes.

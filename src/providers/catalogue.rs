@@ -25,7 +25,12 @@ struct Known {
 }
 
 const fn known(prefix: &'static str, window: u32, max_output: u32, family: Family) -> Known {
-    Known { prefix, window, max_output, family }
+    Known {
+        prefix,
+        window,
+        max_output,
+        family,
+    }
 }
 
 /// Windows and answer limits as the vendors publish them; the first four rows are the seed catalogue's (contract, section 8).
@@ -51,12 +56,15 @@ impl ModelProfile {
     pub fn of(model: &str, configured: Option<&ModelConfig>, default_window: u32) -> Self {
         // A vendor prefix such as `openai/gpt-4o` does not change the model.
         let bare = model.rsplit('/').next().unwrap_or(model);
-        let built_in = CATALOGUE.iter().find(|k| bare.starts_with(k.prefix)).map(|k| Self {
-            context_window: k.window,
-            max_output: k.max_output,
-            family: k.family,
-            system_role: SystemRole::Multi,
-        });
+        let built_in = CATALOGUE
+            .iter()
+            .find(|k| bare.starts_with(k.prefix))
+            .map(|k| Self {
+                context_window: k.window,
+                max_output: k.max_output,
+                family: k.family,
+                system_role: SystemRole::Multi,
+            });
         let mut profile = built_in.unwrap_or(Self {
             context_window: default_window,
             max_output: default_window / 2,
@@ -85,14 +93,23 @@ mod tests {
     #[test]
     fn known_models_are_recognised_with_and_without_a_vendor_prefix() {
         let plain = ModelProfile::of("gpt-4o-mini", None, 1_000);
-        assert_eq!((plain.context_window, plain.max_output, plain.family), (128_000, 16_384, Family::O200kBase));
+        assert_eq!(
+            (plain.context_window, plain.max_output, plain.family),
+            (128_000, 16_384, Family::O200kBase)
+        );
         assert_eq!(ModelProfile::of("openai/gpt-4o-mini", None, 1_000), plain);
-        assert_eq!(ModelProfile::of("gpt-4-turbo", None, 1_000).context_window, 128_000);
+        assert_eq!(
+            ModelProfile::of("gpt-4-turbo", None, 1_000).context_window,
+            128_000
+        );
     }
 
     #[test]
     fn an_unknown_model_gets_the_cautious_defaults() {
         let unknown = ModelProfile::of("smollm2-135m", None, 2_048);
-        assert_eq!((unknown.context_window, unknown.family, unknown.system_role), (2_048, Family::Unknown, SystemRole::Single));
+        assert_eq!(
+            (unknown.context_window, unknown.family, unknown.system_role),
+            (2_048, Family::Unknown, SystemRole::Single)
+        );
     }
 }

@@ -32,9 +32,12 @@ pub fn client(config: &UpstreamConfig) -> Result<Client, ClientError> {
     tcp.set_connect_timeout(Some(Duration::from_millis(config.connect_timeout_ms)));
     tcp.set_keepalive(Some(Duration::from_secs(60)));
     let crypto = rustls::crypto::ring::default_provider();
-    let builder = match HttpsConnectorBuilder::new().with_provider_and_native_roots(crypto.clone()) {
+    let builder = match HttpsConnectorBuilder::new().with_provider_and_native_roots(crypto.clone())
+    {
         Ok(native) => native,
-        Err(_) => HttpsConnectorBuilder::new().with_provider_and_webpki_roots(crypto).map_err(|e| ClientError(e.to_string()))?,
+        Err(_) => HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(crypto)
+            .map_err(|e| ClientError(e.to_string()))?,
     };
     let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
     Ok(PooledClient::builder(TokioExecutor::new())
@@ -82,7 +85,10 @@ impl HttpKeySet {
     /// # Errors
     /// When `url` is no URL.
     pub fn new(client: Client, url: &str) -> Result<Self, FetchError> {
-        Ok(Self { client, url: url.parse().map_err(|_| FetchError::InvalidUrl)? })
+        Ok(Self {
+            client,
+            url: url.parse().map_err(|_| FetchError::InvalidUrl)?,
+        })
     }
 
     /// Fetches the document.
@@ -97,12 +103,22 @@ impl HttpKeySet {
             .body(RewrittenBody::new(Vec::new()))
             .map_err(|_| FetchError::InvalidUrl)?;
         let whole = async {
-            let answer = self.client.request(request).await.map_err(|_| FetchError::Unreachable)?;
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|_| FetchError::Unreachable)?;
             if answer.status() != StatusCode::OK {
                 return Err(FetchError::Status(answer.status()));
             }
-            Limited::new(answer.into_body(), KEY_SET_BYTES).collect().await.map(|c| c.to_bytes()).map_err(|_| FetchError::TooLarge)
+            Limited::new(answer.into_body(), KEY_SET_BYTES)
+                .collect()
+                .await
+                .map(|c| c.to_bytes())
+                .map_err(|_| FetchError::TooLarge)
         };
-        tokio::time::timeout(KEY_SET_TIMEOUT, whole).await.map_err(|_| FetchError::Timeout)?
+        tokio::time::timeout(KEY_SET_TIMEOUT, whole)
+            .await
+            .map_err(|_| FetchError::Timeout)?
     }
 }

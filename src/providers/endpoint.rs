@@ -30,11 +30,17 @@ impl Endpoint {
     /// When it is not an absolute `http` or `https` URL, or carries credentials or a fragment.
     pub fn parse(base: &str) -> Result<Self, InvalidBaseUrl> {
         let shown = base.split(['?', '#']).next().unwrap_or_default();
-        let fail = |reason| InvalidBaseUrl { url: shown.to_owned(), reason };
+        let fail = |reason| InvalidBaseUrl {
+            url: shown.to_owned(),
+            reason,
+        };
         let url = url::Url::parse(base).map_err(|_| fail("not an absolute URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             let bare = "(hidden)".to_owned();
-            return Err(InvalidBaseUrl { url: bare, reason: "credentials in the URL; use api_key" });
+            return Err(InvalidBaseUrl {
+                url: bare,
+                reason: "credentials in the URL; use api_key",
+            });
         }
         if url.fragment().is_some() {
             return Err(fail("a fragment has no meaning here"));
@@ -45,7 +51,9 @@ impl Endpoint {
             _ => return Err(fail("the scheme must be http or https")),
         };
         let host = url.host_str().ok_or_else(|| fail("no host"))?;
-        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let authority = url
+            .port()
+            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let path = url.path().trim_end_matches('/');
         let prefix = if path.is_empty() { "/v1" } else { path };
         Ok(Self {
@@ -66,9 +74,17 @@ impl Endpoint {
             path.push('?');
             path.push_str(query);
         }
-        let fail = || InvalidBaseUrl { url: format!("{}{}", self.authority, self.prefix), reason: "the operation makes no valid URL" };
+        let fail = || InvalidBaseUrl {
+            url: format!("{}{}", self.authority, self.prefix),
+            reason: "the operation makes no valid URL",
+        };
         let path: PathAndQuery = path.parse().map_err(|_| fail())?;
-        Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(path).build().map_err(|_| fail())
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(path)
+            .build()
+            .map_err(|_| fail())
     }
 
     /// `http://host:port/path`, for messages.
@@ -89,20 +105,42 @@ mod tests {
             ("http://up.test/", "http://up.test/v1/chat/completions"),
             ("http://up.test/v1", "http://up.test/v1/chat/completions"),
             ("http://up.test/v1/", "http://up.test/v1/chat/completions"),
-            ("https://up.test/api/v1", "https://up.test/api/v1/chat/completions"),
-            ("https://up.test/v1beta/openai/", "https://up.test/v1beta/openai/chat/completions"),
-            ("https://up.test:8443/v10", "https://up.test:8443/v10/chat/completions"),
-            ("https://up.test/openai/deployments/d1", "https://up.test/openai/deployments/d1/chat/completions"),
-            ("https://up.test/openai/deployments/d1?api-version=2025-01-01", "https://up.test/openai/deployments/d1/chat/completions?api-version=2025-01-01"),
+            (
+                "https://up.test/api/v1",
+                "https://up.test/api/v1/chat/completions",
+            ),
+            (
+                "https://up.test/v1beta/openai/",
+                "https://up.test/v1beta/openai/chat/completions",
+            ),
+            (
+                "https://up.test:8443/v10",
+                "https://up.test:8443/v10/chat/completions",
+            ),
+            (
+                "https://up.test/openai/deployments/d1",
+                "https://up.test/openai/deployments/d1/chat/completions",
+            ),
+            (
+                "https://up.test/openai/deployments/d1?api-version=2025-01-01",
+                "https://up.test/openai/deployments/d1/chat/completions?api-version=2025-01-01",
+            ),
         ] {
-            let uri = Endpoint::parse(base).and_then(|e| e.uri("/chat/completions")).map(|u| u.to_string());
+            let uri = Endpoint::parse(base)
+                .and_then(|e| e.uri("/chat/completions"))
+                .map(|u| u.to_string());
             assert_eq!(uri.ok().as_deref(), Some(expected), "{base}");
         }
     }
 
     #[test]
     fn a_wrong_base_url_is_named_without_its_secrets() {
-        for base in ["up.test/v1", "ftp://up.test", "https://user:pw-canary@up.test/v1", "https://up.test/v1?key=canary#x"] {
+        for base in [
+            "up.test/v1",
+            "ftp://up.test",
+            "https://user:pw-canary@up.test/v1",
+            "https://up.test/v1?key=canary#x",
+        ] {
             let error = Endpoint::parse(base).expect_err("refused").to_string();
             assert!(!error.contains("canary"), "{error}");
         }

@@ -30,24 +30,43 @@ pub struct Provider {
 
 impl Provider {
     fn new(name: &str, config: &crate::config::ProviderConfig) -> Result<Self, InvalidProvider> {
-        let fail = |key: &str, reason: String| InvalidProvider { key: format!("providers.{name}.{key}"), reason };
-        let endpoint = Endpoint::parse(&config.base_url).map_err(|e| fail("base_url", e.to_string()))?;
-        let chat = endpoint.uri("/chat/completions").map_err(|e| fail("base_url", e.to_string()))?;
+        let fail = |key: &str, reason: String| InvalidProvider {
+            key: format!("providers.{name}.{key}"),
+            reason,
+        };
+        let endpoint =
+            Endpoint::parse(&config.base_url).map_err(|e| fail("base_url", e.to_string()))?;
+        let chat = endpoint
+            .uri("/chat/completions")
+            .map_err(|e| fail("base_url", e.to_string()))?;
         let secret = |text: String| {
-            let mut value = HeaderValue::try_from(text).map_err(|_| fail("api_key", "not a valid header value".to_owned()))?;
+            let mut value = HeaderValue::try_from(text)
+                .map_err(|_| fail("api_key", "not a valid header value".to_owned()))?;
             value.set_sensitive(true);
             Ok(value)
         };
         let given = config.api_key.as_deref().filter(|k| !k.is_empty());
         let key = match (config.auth, given) {
             (AuthStyle::None, _) => None,
-            (AuthStyle::Bearer, Some(key)) => Some((header::AUTHORIZATION, secret(format!("Bearer {key}"))?)),
-            (AuthStyle::ApiKey, Some(key)) => Some((HeaderName::from_static("api-key"), secret(key.to_owned())?)),
+            (AuthStyle::Bearer, Some(key)) => {
+                Some((header::AUTHORIZATION, secret(format!("Bearer {key}"))?))
+            }
+            (AuthStyle::ApiKey, Some(key)) => {
+                Some((HeaderName::from_static("api-key"), secret(key.to_owned())?))
+            }
             (AuthStyle::Bearer | AuthStyle::ApiKey, None) => {
-                return Err(fail("api_key", "unset; set it, or auth = \"none\" for a provider that takes no key".to_owned()));
+                return Err(fail(
+                    "api_key",
+                    "unset; set it, or auth = \"none\" for a provider that takes no key".to_owned(),
+                ));
             }
         };
-        Ok(Self { name: name.to_owned(), endpoint, chat, key })
+        Ok(Self {
+            name: name.to_owned(),
+            endpoint,
+            chat,
+            key,
+        })
     }
 
     /// The configured name.
@@ -108,32 +127,61 @@ impl Registry {
     /// # Errors
     /// When an entry cannot be used; the error names its key.
     pub fn new(config: &Config) -> Result<Self, InvalidProvider> {
-        let providers: Vec<(bool, Arc<Provider>)> =
-            config.providers.iter().map(|(name, p)| Ok((p.default, Arc::new(Provider::new(name, p)?)))).collect::<Result<_, _>>()?;
+        let providers: Vec<(bool, Arc<Provider>)> = config
+            .providers
+            .iter()
+            .map(|(name, p)| Ok((p.default, Arc::new(Provider::new(name, p)?))))
+            .collect::<Result<_, _>>()?;
         let default = match providers.as_slice() {
             [(_, only)] => Some(Arc::clone(only)),
-            many => many.iter().find(|(default, _)| *default).map(|(_, p)| Arc::clone(p)),
+            many => many
+                .iter()
+                .find(|(default, _)| *default)
+                .map(|(_, p)| Arc::clone(p)),
         };
-        let find = |name: &str| providers.iter().find(|(_, p)| p.name() == name).map(|(_, p)| Arc::clone(p));
+        let find = |name: &str| {
+            providers
+                .iter()
+                .find(|(_, p)| p.name() == name)
+                .map(|(_, p)| Arc::clone(p))
+        };
         let mut entries = Vec::with_capacity(config.models.len());
         for (i, model) in config.models.iter().enumerate() {
-            let fail = |key: &str, reason: String| InvalidProvider { key: format!("models[{i}].{key}"), reason };
-            let pattern = compile_glob(&model.pattern).map_err(|e| fail("pattern", e.to_string()))?;
-            let provider = match &model.provider {
-                Some(name) => Some(find(name).ok_or_else(|| fail("provider", format!("no provider is named {name:?}")))?),
-                None => None,
+            let fail = |key: &str, reason: String| InvalidProvider {
+                key: format!("models[{i}].{key}"),
+                reason,
             };
+            let pattern =
+                compile_glob(&model.pattern).map_err(|e| fail("pattern", e.to_string()))?;
+            let provider =
+                match &model.provider {
+                    Some(name) => Some(find(name).ok_or_else(|| {
+                        fail("provider", format!("no provider is named {name:?}"))
+                    })?),
+                    None => None,
+                };
             let upstream_model = model.upstream_model.as_deref().map(Arc::from);
-            entries.push(Entry { pattern, config: model.clone(), provider, upstream_model });
+            entries.push(Entry {
+                pattern,
+                config: model.clone(),
+                provider,
+                upstream_model,
+            });
         }
-        Ok(Self { entries, default, default_window: config.context.default_context_window })
+        Ok(Self {
+            entries,
+            default,
+            default_window: config.context.default_context_window,
+        })
     }
 
     /// Where `model` goes; `None` when no provider serves it.
     #[must_use]
     pub fn route(&self, model: &str) -> Option<Route> {
         let entry = self.entries.iter().find(|e| e.pattern.is_match(model));
-        let provider = entry.and_then(|e| e.provider.as_ref()).or(self.default.as_ref())?;
+        let provider = entry
+            .and_then(|e| e.provider.as_ref())
+            .or(self.default.as_ref())?;
         Some(Route {
             provider: Arc::clone(provider),
             upstream_model: entry.and_then(|e| e.upstream_model.clone()),

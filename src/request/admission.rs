@@ -25,7 +25,9 @@ pub enum AdmissionError {
 impl From<AdmissionError> for ApiError {
     fn from(error: AdmissionError) -> Self {
         match error {
-            AdmissionError::ModelNotAllowed => Self::new(Code::ModelNotAllowed, error.to_string()).param("model"),
+            AdmissionError::ModelNotAllowed => {
+                Self::new(Code::ModelNotAllowed, error.to_string()).param("model")
+            }
         }
     }
 }
@@ -33,7 +35,9 @@ impl From<AdmissionError> for ApiError {
 /// Takes the snapshot.
 #[must_use]
 pub fn snapshot(policy: &ArcSwap<Policy>) -> Admitted {
-    Admitted { policy: policy.load_full() }
+    Admitted {
+        policy: policy.load_full(),
+    }
 }
 
 impl Admitted {
@@ -43,6 +47,10 @@ impl Admitted {
     /// When a rule denies it.
     pub fn model(&self, principal: &Principal, model: &str) -> Result<Verdict, AdmissionError> {
         let verdict = self.policy.verdict(principal.org(), model);
-        if verdict.allowed { Ok(verdict) } else { Err(AdmissionError::ModelNotAllowed) }
+        if verdict.allowed {
+            Ok(verdict)
+        } else {
+            Err(AdmissionError::ModelNotAllowed)
+        }
     }
 }

@@ -37,13 +37,30 @@ pub struct Told<'a> {
 /// Makes the response of a chat request.
 #[must_use]
 pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
-    let Told { meta, trail, mut counted, valid, resolved, attached } = told;
+    let Told {
+        meta,
+        trail,
+        mut counted,
+        valid,
+        resolved,
+        attached,
+    } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
     // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
     valid.release();
     let slot = counted.take_slot();
-    let mut response = relayed(app, answer, Closing { app: app.clone(), request: meta.clone(), provider, slot, stream });
+    let mut response = relayed(
+        app,
+        answer,
+        Closing {
+            app: app.clone(),
+            request: meta.clone(),
+            provider,
+            slot,
+            stream,
+        },
+    );
     let headers = response.headers_mut();
     counted.write(headers);
     attached.write(headers);
@@ -55,9 +72,25 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
 /// Makes the response of a pass-through request.
 #[must_use]
 pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
-    let Other { meta, trail, mut counted, provider, stream } = told;
+    let Other {
+        meta,
+        trail,
+        mut counted,
+        provider,
+        stream,
+    } = told;
     let slot = counted.take_slot();
-    let mut response = relayed(app, answer, Closing { app: app.clone(), request: meta.clone(), provider, slot, stream });
+    let mut response = relayed(
+        app,
+        answer,
+        Closing {
+            app: app.clone(),
+            request: meta.clone(),
+            provider,
+            slot,
+            stream,
+        },
+    );
     let headers = response.headers_mut();
     counted.write(headers);
     put(headers, "server-timing", &trail.server_timing());
@@ -86,13 +119,27 @@ fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
         AnswerBody::Whole(bytes) => Response::from_parts(head, bytes.into()),
         AnswerBody::Arriving(incoming) => {
             let upstream = &app.config.upstream;
-            let total = Some(upstream.total_timeout_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
-            let patience = Patience { idle: Duration::from_millis(upstream.idle_timeout_ms), total };
-            let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-            let events = kind.get(..17).is_some_and(|k| k.eq_ignore_ascii_case(b"text/event-stream"));
+            let total = Some(upstream.total_timeout_ms)
+                .filter(|ms| *ms > 0)
+                .map(Duration::from_millis);
+            let patience = Patience {
+                idle: Duration::from_millis(upstream.idle_timeout_ms),
+                total,
+            };
+            let kind = head
+                .headers
+                .get(header::CONTENT_TYPE)
+                .map(HeaderValue::as_bytes)
+                .unwrap_or_default();
+            let events = kind
+                .get(..17)
+                .is_some_and(|k| k.eq_ignore_ascii_case(b"text/event-stream"));
             let tap = Tap::new(events, &head.headers);
             app.metrics.answers_open.inc();
-            Response::from_parts(head, into_body(Relay::new(incoming, events, tap, patience, closing)))
+            Response::from_parts(
+                head,
+                into_body(Relay::new(incoming, events, tap, patience, closing)),
+            )
         }
     }
 }

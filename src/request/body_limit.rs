@@ -58,18 +58,33 @@ impl From<BodyLimitError> for ApiError {
 ///
 /// # Errors
 /// When the declared length is over the limit, the body is encoded, or it is declared to be something other than JSON.
-pub fn declare(config: &ServerConfig, headers: &HeaderMap, body: Body) -> Result<DeclaredBody, BodyLimitError> {
+pub fn declare(
+    config: &ServerConfig,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<DeclaredBody, BodyLimitError> {
     let limit = config.max_body_bytes;
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|t| t.parse::<usize>().ok());
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|t| t.parse::<usize>().ok());
     if declared.is_some_and(|n| n > limit) {
         return Err(BodyLimitError::TooLarge { limit });
     }
-    let encoded = headers.get_all(header::CONTENT_ENCODING).iter().any(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let encoded = headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .any(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
     if encoded {
         return Err(BodyLimitError::Encoded);
     }
     if let Some(kind) = headers.get(header::CONTENT_TYPE) {
-        let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let essence = kind
+            .as_bytes()
+            .split(|b| *b == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
         if !essence.eq_ignore_ascii_case(b"application/json") {
             return Err(BodyLimitError::NotJson);
         }

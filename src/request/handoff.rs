@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response,
+};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -115,7 +117,12 @@ impl From<HandoffError> for ApiError {
 ///
 /// # Errors
 /// When there is no answer that may be relayed. Dropping the future cancels the call.
-pub async fn send(app: &App, provider: &Provider, headers: &HeaderMap, outgoing: Outgoing) -> Result<Answer, HandoffError> {
+pub async fn send(
+    app: &App,
+    provider: &Provider,
+    headers: &HeaderMap,
+    outgoing: Outgoing,
+) -> Result<Answer, HandoffError> {
     let began = Instant::now();
     let result = attempt(app, provider, headers, outgoing).await;
     let label = match &result {
@@ -125,12 +132,21 @@ pub async fn send(app: &App, provider: &Provider, headers: &HeaderMap, outgoing:
     };
     app.metrics.provider(label, began.elapsed().as_secs_f64());
     if let Err(error) = &result {
-        tracing::warn!(provider = provider.name(), outcome = label, "provider call failed: {error}");
+        tracing::warn!(
+            provider = provider.name(),
+            outcome = label,
+            "provider call failed: {error}"
+        );
     }
     result
 }
 
-async fn attempt(app: &App, provider: &Provider, headers: &HeaderMap, outgoing: Outgoing) -> Result<Answer, HandoffError> {
+async fn attempt(
+    app: &App,
+    provider: &Provider,
+    headers: &HeaderMap,
+    outgoing: Outgoing,
+) -> Result<Answer, HandoffError> {
     let stream = outgoing.stream;
     let request = build(provider, headers, outgoing)?;
     let first_byte = Duration::from_millis(app.config.upstream.first_byte_timeout_ms);
@@ -147,7 +163,10 @@ async fn attempt(app: &App, provider: &Provider, headers: &HeaderMap, outgoing: 
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(HandoffError::KeyRefused),
         status if status.is_success() => {
             expect_known_type(&head.headers, stream)?;
-            Ok(Answer { head, body: AnswerBody::Arriving(body) })
+            Ok(Answer {
+                head,
+                body: AnswerBody::Arriving(body),
+            })
         }
         status if status.is_client_error() || status.is_server_error() => {
             let body = error_body(status, &head.headers, body, first_byte).await?;
@@ -159,10 +178,18 @@ async fn attempt(app: &App, provider: &Provider, headers: &HeaderMap, outgoing: 
     }
 }
 
-fn build(provider: &Provider, headers: &HeaderMap, outgoing: Outgoing) -> Result<Request<RewrittenBody>, HandoffError> {
+fn build(
+    provider: &Provider,
+    headers: &HeaderMap,
+    outgoing: Outgoing,
+) -> Result<Request<RewrittenBody>, HandoffError> {
     let length = outgoing.body.remaining();
     let with_body = outgoing.method == Method::POST;
-    let mut request = Request::builder().method(outgoing.method).uri(outgoing.uri).body(outgoing.body).map_err(|_| HandoffError::Unsendable)?;
+    let mut request = Request::builder()
+        .method(outgoing.method)
+        .uri(outgoing.uri)
+        .body(outgoing.body)
+        .map_err(|_| HandoffError::Unsendable)?;
     let out = request.headers_mut();
     for name in &PASSED_ON {
         if let Some(value) = headers.get(name) {
@@ -171,7 +198,8 @@ fn build(provider: &Provider, headers: &HeaderMap, outgoing: Outgoing) -> Result
     }
     if with_body {
         out.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        out.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        out.entry(header::CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static("application/json"));
     }
     if let Some((name, value)) = provider.key_header() {
         out.insert(name.clone(), value.clone());
@@ -183,7 +211,10 @@ fn build(provider: &Provider, headers: &HeaderMap, outgoing: Outgoing) -> Result
 fn is_timeout(error: &hyper_util::client::legacy::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
-        if inner.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
+        if inner
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
+        {
             return true;
         }
         source = inner.source();
@@ -192,19 +223,39 @@ fn is_timeout(error: &hyper_util::client::legacy::Error) -> bool {
 }
 
 fn essence(headers: &HeaderMap) -> &[u8] {
-    headers.get(header::CONTENT_TYPE).map(|v| v.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii()).unwrap_or_default()
+    headers
+        .get(header::CONTENT_TYPE)
+        .map(|v| {
+            v.as_bytes()
+                .split(|b| *b == b';')
+                .next()
+                .unwrap_or_default()
+                .trim_ascii()
+        })
+        .unwrap_or_default()
 }
 
 /// A success must be what the client can read: a captive portal's page is no answer.
 fn expect_known_type(headers: &HeaderMap, stream: bool) -> Result<(), HandoffError> {
     let kind = essence(headers);
-    let json = kind.eq_ignore_ascii_case(b"application/json") || kind.ends_with(b"+json") || kind.is_empty();
+    let json = kind.eq_ignore_ascii_case(b"application/json")
+        || kind.ends_with(b"+json")
+        || kind.is_empty();
     let events = kind.eq_ignore_ascii_case(b"text/event-stream");
-    if events || (json && !kind.is_empty()) || (json && !stream) { Ok(()) } else { Err(HandoffError::BadResponse) }
+    if events || (json && !kind.is_empty()) || (json && !stream) {
+        Ok(())
+    } else {
+        Err(HandoffError::BadResponse)
+    }
 }
 
 /// Reads an error's body, so that a broken one never reaches the client with a good head.
-async fn error_body(status: StatusCode, headers: &HeaderMap, body: Incoming, time: Duration) -> Result<AnswerBody, HandoffError> {
+async fn error_body(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: Incoming,
+    time: Duration,
+) -> Result<AnswerBody, HandoffError> {
     let reading = Limited::new(body, ERROR_BYTES).collect();
     let bytes = match tokio::time::timeout(time, reading).await {
         Ok(Ok(collected)) => collected.to_bytes(),
@@ -212,7 +263,9 @@ async fn error_body(status: StatusCode, headers: &HeaderMap, body: Incoming, tim
         Err(_) => return Err(HandoffError::Timeout),
     };
     let plain = !headers.contains_key(header::CONTENT_ENCODING);
-    let cut_json = plain && essence(headers).eq_ignore_ascii_case(b"application/json") && serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_err();
+    let cut_json = plain
+        && essence(headers).eq_ignore_ascii_case(b"application/json")
+        && serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_err();
     if bytes.is_empty() || cut_json {
         return Err(HandoffError::BareError(status));
     }
@@ -231,7 +284,11 @@ pub(super) fn end_to_end(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&named) {
         headers.remove(name);
     }
-    let ours: Vec<HeaderName> = headers.keys().filter(|n| n.as_str().starts_with("x-ibex-")).cloned().collect();
+    let ours: Vec<HeaderName> = headers
+        .keys()
+        .filter(|n| n.as_str().starts_with("x-ibex-"))
+        .cloned()
+        .collect();
     for name in ours {
         headers.remove(name);
     }

@@ -33,14 +33,22 @@ pub use stage::{OnFailure, Stage};
 ///
 /// # Errors
 /// The first stage's refusal; none of them has called a provider but the handoff.
-pub async fn handle(app: &App, head: &Parts, body: Body, meta: &RequestMeta, trail: &mut Trail) -> Result<Response, ApiError> {
+pub async fn handle(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    meta: &RequestMeta,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let headers = &head.headers;
     trail.enter(Stage::BodyLimit);
     let declared = body_limit::declare(&app.config.server, headers, body)?;
     trail.enter(Stage::BearerToken);
     let token = bearer_token::bearer_token(headers, &app.verifier).await?;
     trail.enter(Stage::AgentBinding);
-    let bound = agent_binding::agent_binding(&token, headers, &app.verifier).await?.require(Permissions::CHAT)?;
+    let bound = agent_binding::agent_binding(&token, headers, &app.verifier)
+        .await?
+        .require(Permissions::CHAT)?;
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
@@ -54,9 +62,26 @@ pub async fn handle(app: &App, head: &Parts, body: Body, meta: &RequestMeta, tra
     trail.enter(Stage::Context);
     let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
     trail.enter(Stage::Handoff);
-    let answered = handoff::send(app, &valid.route.provider, headers, attached.outgoing(&valid)).await?;
+    let answered = handoff::send(
+        app,
+        &valid.route.provider,
+        headers,
+        attached.outgoing(&valid),
+    )
+    .await?;
     trail.enter(Stage::Relay);
-    Ok(answer::chat(app, answered, answer::Told { meta, trail, counted, valid, resolved, attached }))
+    Ok(answer::chat(
+        app,
+        answered,
+        answer::Told {
+            meta,
+            trail,
+            counted,
+            valid,
+            resolved,
+            attached,
+        },
+    ))
 }
 
 /// The gates that every protected route passes before its body is read: the first five stages of the path.
@@ -76,17 +101,30 @@ pub struct Gated {
 ///
 /// # Errors
 /// The first gate's refusal.
-pub async fn gates(app: &App, head: &Parts, body: Body, needed: Permissions, trail: &mut Trail) -> Result<Gated, ApiError> {
+pub async fn gates(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    needed: Permissions,
+    trail: &mut Trail,
+) -> Result<Gated, ApiError> {
     let headers = &head.headers;
     trail.enter(Stage::BodyLimit);
     let declared = body_limit::declare(&app.config.server, headers, body)?;
     trail.enter(Stage::BearerToken);
     let token = bearer_token::bearer_token(headers, &app.verifier).await?;
     trail.enter(Stage::AgentBinding);
-    let bound = agent_binding::agent_binding(&token, headers, &app.verifier).await?.require(needed)?;
+    let bound = agent_binding::agent_binding(&token, headers, &app.verifier)
+        .await?
+        .require(needed)?;
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
-    Ok(Gated { bound, admitted, counted, declared })
+    Ok(Gated {
+        bound,
+        admitted,
+        counted,
+        declared,
+    })
 }

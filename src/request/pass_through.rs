@@ -20,12 +20,29 @@ use super::{Stage, answer, gates, rate_limit, read};
 ///
 /// # Errors
 /// The first stage's refusal.
-pub async fn post(app: &App, head: &Parts, body: Body, operation: &str, meta: &RequestMeta, trail: &mut Trail) -> Result<Response, ApiError> {
+pub async fn post(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    operation: &str,
+    meta: &RequestMeta,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let gated = gates(app, head, body, Permissions::SESSION_CREATE, trail).await?;
     trail.enter(Stage::Validate);
-    let valid = read::other(app, gated.bound.principal(), &gated.admitted, gated.declared).await?;
+    let valid = read::other(
+        app,
+        gated.bound.principal(),
+        &gated.admitted,
+        gated.declared,
+    )
+    .await?;
     trail.enter(Stage::TokenRate);
-    let ask = rate_limit::Ask { tokens: estimate(valid.seen.body().len()), stream: valid.seen.stream(), now: app.clock.now() };
+    let ask = rate_limit::Ask {
+        tokens: estimate(valid.seen.body().len()),
+        stream: valid.seen.stream(),
+        now: app.clock.now(),
+    };
     let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)?;
     trail.enter(Stage::Handoff);
     let provider = valid.route.provider.clone();
@@ -38,14 +55,30 @@ pub async fn post(app: &App, head: &Parts, body: Body, operation: &str, meta: &R
     let answered = handoff::send(app, &provider, &head.headers, outgoing).await?;
     valid.release();
     trail.enter(Stage::Relay);
-    Ok(answer::other(app, answered, answer::Other { meta, trail, counted, provider: provider.name().to_owned(), stream: ask.stream }))
+    Ok(answer::other(
+        app,
+        answered,
+        answer::Other {
+            meta,
+            trail,
+            counted,
+            provider: provider.name().to_owned(),
+            stream: ask.stream,
+        },
+    ))
 }
 
 /// Forwards a GET of `operation` (such as `/models`) to the default provider, or to the one that serves `model`.
 ///
 /// # Errors
 /// The first stage's refusal.
-pub async fn get(app: &App, head: &Parts, operation: Operation<'_>, meta: &RequestMeta, trail: &mut Trail) -> Result<Response, ApiError> {
+pub async fn get(
+    app: &App,
+    head: &Parts,
+    operation: Operation<'_>,
+    meta: &RequestMeta,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let gated = gates(app, head, Body::empty(), Permissions::SESSION_CREATE, trail).await?;
     trail.enter(Stage::Validate);
     let registry = app.registry.load_full();
@@ -60,16 +93,36 @@ pub async fn get(app: &App, head: &Parts, operation: Operation<'_>, meta: &Reque
             registry.route(id).map(|r| r.provider)
         }
     };
-    let provider = provider.ok_or_else(|| ApiError::new(Code::ProviderNotConfigured, "no provider is configured"))?;
+    let provider = provider
+        .ok_or_else(|| ApiError::new(Code::ProviderNotConfigured, "no provider is configured"))?;
     trail.enter(Stage::TokenRate);
-    let ask = rate_limit::Ask { tokens: 0, stream: false, now: app.clock.now() };
+    let ask = rate_limit::Ask {
+        tokens: 0,
+        stream: false,
+        now: app.clock.now(),
+    };
     let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)?;
     trail.enter(Stage::Handoff);
     let uri = join(&provider, &operation.path())?;
-    let outgoing = Outgoing { method: Method::GET, uri, body: RewrittenBody::new(Vec::new()), stream: false };
+    let outgoing = Outgoing {
+        method: Method::GET,
+        uri,
+        body: RewrittenBody::new(Vec::new()),
+        stream: false,
+    };
     let answered = handoff::send(app, &provider, &head.headers, outgoing).await?;
     trail.enter(Stage::Relay);
-    Ok(answer::other(app, answered, answer::Other { meta, trail, counted, provider: provider.name().to_owned(), stream: false }))
+    Ok(answer::other(
+        app,
+        answered,
+        answer::Other {
+            meta,
+            trail,
+            counted,
+            provider: provider.name().to_owned(),
+            stream: false,
+        },
+    ))
 }
 
 /// A GET operation.
@@ -86,16 +139,27 @@ impl Operation<'_> {
         match self {
             Self::Models => "/models".to_owned(),
             // A model id may hold slashes (`vendor/model`); everything else that is no path character is escaped again.
-            Self::Model(id) => format!("/models/{}", percent_encoding::utf8_percent_encode(id, MODEL_ID)),
+            Self::Model(id) => format!(
+                "/models/{}",
+                percent_encoding::utf8_percent_encode(id, MODEL_ID)
+            ),
         }
     }
 }
 
-const MODEL_ID: &percent_encoding::AsciiSet =
-    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/').remove(b':').remove(b'@');
+const MODEL_ID: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@');
 
 fn join(provider: &Provider, operation: &str) -> Result<http::Uri, ApiError> {
-    provider.endpoint().uri(operation).map_err(|_| ApiError::new(Code::InvalidRequest, "the model name makes no valid URL").param("model"))
+    provider.endpoint().uri(operation).map_err(|_| {
+        ApiError::new(Code::InvalidRequest, "the model name makes no valid URL").param("model")
+    })
 }
 
 /// The client's bytes; only a mapped model name differs.

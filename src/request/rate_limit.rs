@@ -38,7 +38,11 @@ impl From<RateLimitError> for ApiError {
     fn from(error: RateLimitError) -> Self {
         let RateLimitError(limited, now) = &error;
         let Some(wait) = limited.retry_after() else {
-            let text = format!("this request may need more tokens than the {} tokens per minute of this {}; it can never pass", limited.limit, limited.level.name());
+            let text = format!(
+                "this request may need more tokens than the {} tokens per minute of this {}; it can never pass",
+                limited.limit,
+                limited.level.name()
+            );
             return Self::new(Code::InvalidRequest, text);
         };
         let mut refusal = Self::new(Code::RateLimited, error.to_string()).retry_after(wait);
@@ -56,9 +60,15 @@ impl From<RateLimitError> for ApiError {
 ///
 /// # Errors
 /// When a level is over its rate.
-pub fn requests(rates: &Rates, principal: &Principal, now: jiff::Timestamp) -> Result<CountedRequest, RateLimitError> {
+pub fn requests(
+    rates: &Rates,
+    principal: &Principal,
+    now: jiff::Timestamp,
+) -> Result<CountedRequest, RateLimitError> {
     let subject = Subject::of(principal);
-    let headers = rates.request(&subject).map_err(|l| RateLimitError(l, now))?;
+    let headers = rates
+        .request(&subject)
+        .map_err(|l| RateLimitError(l, now))?;
     Ok(CountedRequest { subject, headers })
 }
 
@@ -66,11 +76,34 @@ pub fn requests(rates: &Rates, principal: &Principal, now: jiff::Timestamp) -> R
 ///
 /// # Errors
 /// When a level is over its rate or has no free slot.
-pub fn tokens(rates: &Rates, slots: &Slots, counted: CountedRequest, ask: Ask) -> Result<CountedTokens, RateLimitError> {
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a proof is used up by the stage that takes it"
+)]
+pub fn tokens(
+    rates: &Rates,
+    slots: &Slots,
+    counted: CountedRequest,
+    ask: Ask,
+) -> Result<CountedTokens, RateLimitError> {
     let CountedRequest { subject, headers } = counted;
-    let tokens = rates.tokens(&subject, ask.tokens).map_err(|l| RateLimitError(l, ask.now))?;
-    let slot = if ask.stream { Some(slots.take(&subject).map_err(|l| RateLimitError(l, ask.now))?) } else { None };
-    Ok(CountedTokens { headers: headers.requests(ask.now), tokens, slot })
+    let tokens = rates
+        .tokens(&subject, ask.tokens)
+        .map_err(|l| RateLimitError(l, ask.now))?;
+    let slot = if ask.stream {
+        Some(
+            slots
+                .take(&subject)
+                .map_err(|l| RateLimitError(l, ask.now))?,
+        )
+    } else {
+        None
+    };
+    Ok(CountedTokens {
+        headers: headers.requests(ask.now),
+        tokens,
+        slot,
+    })
 }
 
 /// What a request asks for.
@@ -87,7 +120,11 @@ pub struct Ask {
 impl CountedRequest {
     /// Writes the rate headers of an answer that counts no tokens.
     pub fn write(&self, headers: &mut HeaderMap, now: jiff::Timestamp) {
-        headers.extend(self.headers.requests(now).map(|(name, value)| (Some(name), value)));
+        headers.extend(
+            self.headers
+                .requests(now)
+                .map(|(name, value)| (Some(name), value)),
+        );
     }
 }
 

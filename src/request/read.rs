@@ -99,12 +99,16 @@ impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::BodyLimit(inner) => inner.into(),
-            ReadError::OverCap => Self::new(Code::ServiceDegraded, error.to_string()).retry_after(1),
+            ReadError::OverCap => {
+                Self::new(Code::ServiceDegraded, error.to_string()).retry_after(1)
+            }
             ReadError::TooSlow => Self::new(Code::RequestTimeout, error.to_string()),
             ReadError::Broken => Self::new(Code::InvalidRequest, error.to_string()),
             ReadError::Invalid(inner) => inner.into(),
             ReadError::Denied(inner) => inner.into(),
-            ReadError::NoProvider => Self::new(Code::ProviderNotConfigured, error.to_string()).param("model"),
+            ReadError::NoProvider => {
+                Self::new(Code::ProviderNotConfigured, error.to_string()).param("model")
+            }
         }
     }
 }
@@ -113,31 +117,44 @@ impl From<ReadError> for ApiError {
 ///
 /// # Errors
 /// When one of them is passed or the client breaks off.
-pub async fn whole(app: &App, principal: &Principal, declared: DeclaredBody) -> Result<WholeBody, ReadError> {
+pub async fn whole(
+    app: &App,
+    principal: &Principal,
+    declared: DeclaredBody,
+) -> Result<WholeBody, ReadError> {
     let limit = app.config.server.max_body_bytes;
     let mut held = app.inflight.hold(principal.org());
     let expected = declared.declared();
-    held.grow(expected.unwrap_or(0)).map_err(|_| ReadError::OverCap)?;
+    held.grow(expected.unwrap_or(0))
+        .map_err(|_| ReadError::OverCap)?;
     let mut body = declared.into_body();
     let mut frames: SmallVec<[Bytes; 4]> = SmallVec::new();
     let mut length = 0_usize;
     let reading = async {
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else {
+                continue;
+            };
             length += data.len();
             if length > limit {
                 return Err(ReadError::BodyLimit(BodyLimitError::TooLarge { limit }));
             }
             if length > held.bytes() {
-                held.grow(length - held.bytes()).map_err(|_| ReadError::OverCap)?;
+                held.grow(length - held.bytes())
+                    .map_err(|_| ReadError::OverCap)?;
             }
             frames.push(data);
         }
         Ok(())
     };
     let time = Duration::from_millis(app.config.server.body_read_timeout_ms);
-    tokio::time::timeout(time, reading).await.map_err(|_| ReadError::TooSlow)??;
-    Ok(WholeBody { bytes: join(frames, length), held })
+    tokio::time::timeout(time, reading)
+        .await
+        .map_err(|_| ReadError::TooSlow)??;
+    Ok(WholeBody {
+        bytes: join(frames, length),
+        held,
+    })
 }
 
 /// One frame is used as it is; several are copied together once.
@@ -156,26 +173,53 @@ fn join(mut frames: SmallVec<[Bytes; 4]>, length: usize) -> Bytes {
 ///
 /// # Errors
 /// When it cannot be read, is not valid, or its model is denied or not served.
-pub async fn chat(app: &App, principal: &Principal, admitted: &Admitted, declared: DeclaredBody) -> Result<ValidChat, ReadError> {
+pub async fn chat(
+    app: &App,
+    principal: &Principal,
+    admitted: &Admitted,
+    declared: DeclaredBody,
+) -> Result<ValidChat, ReadError> {
     let body = whole(app, principal, declared).await?;
     let most = app.config.server.max_messages;
     let chat = ChatRequest::parse(body.bytes, most).map_err(ValidationError::from)?;
     validate(&chat, Limits { max_messages: most })?;
     let model = chat.model().unwrap_or_default();
     let verdict = admitted.model(principal, model)?;
-    let route = app.registry.load().route(model).ok_or(ReadError::NoProvider)?;
-    Ok(ValidChat { chat, route, verdict, held: body.held })
+    let route = app
+        .registry
+        .load()
+        .route(model)
+        .ok_or(ReadError::NoProvider)?;
+    Ok(ValidChat {
+        chat,
+        route,
+        verdict,
+        held: body.held,
+    })
 }
 
 /// Reads a request of another operation; only its model and `stream` matter here.
 ///
 /// # Errors
 /// As for a chat request.
-pub async fn other(app: &App, principal: &Principal, admitted: &Admitted, declared: DeclaredBody) -> Result<ValidOther, ReadError> {
+pub async fn other(
+    app: &App,
+    principal: &Principal,
+    admitted: &Admitted,
+    declared: DeclaredBody,
+) -> Result<ValidOther, ReadError> {
     let body = whole(app, principal, declared).await?;
     let seen = Passthrough::parse(body.bytes).map_err(ValidationError::from)?;
     let model = seen.model().unwrap_or_default();
     admitted.model(principal, model)?;
-    let route = app.registry.load().route(model).ok_or(ReadError::NoProvider)?;
-    Ok(ValidOther { seen, route, held: body.held })
+    let route = app
+        .registry
+        .load()
+        .route(model)
+        .ok_or(ReadError::NoProvider)?;
+    Ok(ValidOther {
+        seen,
+        route,
+        held: body.held,
+    })
 }

@@ -25,18 +25,30 @@ pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiErr
     })
 }
 
-pub(super) async fn chat_completions(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+pub(super) async fn chat_completions(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    request: Request,
+) -> Response {
     let (head, body) = apart(request);
     let mut trail = Trail::default();
     let result = request::handle(&app, &head, body, &meta, &mut trail).await;
     conclude(&app, &trail, result)
 }
 
-pub(super) async fn completions(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+pub(super) async fn completions(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    request: Request,
+) -> Response {
     forward(&app, &meta, request, "/completions").await
 }
 
-pub(super) async fn embeddings(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+pub(super) async fn embeddings(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    request: Request,
+) -> Response {
     forward(&app, &meta, request, "/embeddings").await
 }
 
@@ -47,14 +59,23 @@ async fn forward(app: &App, meta: &RequestMeta, request: Request, operation: &st
     conclude(app, &trail, result)
 }
 
-pub(super) async fn models(State(app): State<App>, Extension(meta): Extension<RequestMeta>, request: Request) -> Response {
+pub(super) async fn models(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    request: Request,
+) -> Response {
     let (head, _body) = apart(request);
     let mut trail = Trail::default();
     let result = pass_through::get(&app, &head, Operation::Models, &meta, &mut trail).await;
     conclude(&app, &trail, result)
 }
 
-pub(super) async fn model(State(app): State<App>, Extension(meta): Extension<RequestMeta>, Path(id): Path<String>, request: Request) -> Response {
+pub(super) async fn model(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
     let (head, _body) = apart(request);
     let mut trail = Trail::default();
     let result = pass_through::get(&app, &head, Operation::Model(&id), &meta, &mut trail).await;

@@ -34,11 +34,19 @@ pub(super) async fn preview(State(app): State<App>, request: Request) -> Respons
 
 async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
     let run = assembled(app, request, trail, |_| None).await?;
-    let body = inject(&run.chat, &run.assembled.injection, run.profile.system_role).into_body(run.chat.body()).to_bytes();
-    let rewritten = ChatRequest::parse(body, app.config.server.max_messages + 2).map_err(|_| internal())?;
+    let body = inject(&run.chat, &run.assembled.injection, run.profile.system_role)
+        .into_body(run.chat.body())
+        .to_bytes();
+    let rewritten =
+        ChatRequest::parse(body, app.config.server.max_messages + 2).map_err(|_| internal())?;
     let range = rewritten.field("messages").ok_or_else(internal)?;
-    let messages: &RawValue = serde_json::from_slice(rewritten.raw(&range)).map_err(|_| internal())?;
-    let mut response = axum::Json(Preview { messages, plan: &run.assembled.plan }).into_response();
+    let messages: &RawValue =
+        serde_json::from_slice(rewritten.raw(&range)).map_err(|_| internal())?;
+    let mut response = axum::Json(Preview {
+        messages,
+        plan: &run.assembled.plan,
+    })
+    .into_response();
     run.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)
 }
@@ -56,11 +64,23 @@ pub(super) async fn assemble(State(app): State<App>, request: Request) -> Respon
     conclude(&app, &trail, result)
 }
 
-async fn assembled_string(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn assembled_string(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let run = assembled(app, request, trail, |chat| Some(whole(chat))).await?;
     let plan = &run.assembled.plan;
-    let tokens_used = plan.tokens.injected.saturating_add(plan.budget.messages).saturating_add(plan.budget.tool_schemas);
-    let answer = AssembleAnswer { assembled: &run.assembled.injection.assembled, tokens_used, plan };
+    let tokens_used = plan
+        .tokens
+        .injected
+        .saturating_add(plan.budget.messages)
+        .saturating_add(plan.budget.tool_schemas);
+    let answer = AssembleAnswer {
+        assembled: &run.assembled.injection.assembled,
+        tokens_used,
+        plan,
+    };
     let mut response = (StatusCode::OK, axum::Json(answer)).into_response();
     run.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)
@@ -68,8 +88,15 @@ async fn assembled_string(app: &App, request: Request, trail: &mut Trail) -> Res
 
 /// History and tools as text.
 fn whole(chat: &ChatRequest) -> Whole {
-    let history = chat.messages().iter().map(|m| (m.role.as_str().to_owned(), chat.text(m).into_owned())).collect();
-    let tools = chat.tools().map(|t| vec![String::from_utf8_lossy(chat.raw(&t.range)).into_owned()]).unwrap_or_default();
+    let history = chat
+        .messages()
+        .iter()
+        .map(|m| (m.role.as_str().to_owned(), chat.text(m).into_owned()))
+        .collect();
+    let tools = chat
+        .tools()
+        .map(|t| vec![String::from_utf8_lossy(chat.raw(&t.range)).into_owned()])
+        .unwrap_or_default();
     Whole { history, tools }
 }
 
@@ -82,20 +109,42 @@ struct Run {
 }
 
 /// Passes the gates and the validation of a chat request, then assembles. Whoever may not read directives does not see one here.
-async fn assembled(app: &App, request: Request, trail: &mut Trail, whole: impl Fn(&ChatRequest) -> Option<Whole>) -> Result<Run, ApiError> {
+async fn assembled(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+    whole: impl Fn(&ChatRequest) -> Option<Whole>,
+) -> Result<Run, ApiError> {
     let (head, body) = apart(request);
-    let Gated { bound, admitted, counted, declared } = gates(app, &head, body, Permissions::MEMORY_READ, trail).await?;
+    let Gated {
+        bound,
+        admitted,
+        counted,
+        declared,
+    } = gates(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     trail.enter(Stage::Validate);
     let who = bound.principal();
     let valid = read::chat(app, who, &admitted, declared).await?;
     trail.enter(Stage::Resolve);
     let resolved = resolve(&*app.directives, who, &head.headers);
     trail.enter(Stage::Context);
-    let view = View { hide_directive: !who.may(Permissions::DIRECTIVE_READ), whole: whole(&valid.chat) };
+    let view = View {
+        hide_directive: !who.may(Permissions::DIRECTIVE_READ),
+        whole: whole(&valid.chat),
+    };
     let profile = valid.route.profile;
-    let subject = Subject { who, chat: &valid.chat, profile };
+    let subject = Subject {
+        who,
+        chat: &valid.chat,
+        profile,
+    };
     let assembled = run(app, &subject, &resolved.directive, &view).await;
-    Ok(Run { chat: valid.into_chat(), profile, counted, assembled })
+    Ok(Run {
+        chat: valid.into_chat(),
+        profile,
+        counted,
+        assembled,
+    })
 }
 
 fn internal() -> ApiError {

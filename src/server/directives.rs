@@ -61,13 +61,25 @@ pub(super) async fn list(State(app): State<App>, request: Request) -> Response {
     conclude(&app, &trail, result)
 }
 
-async fn list_versions(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn list_versions(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::DIRECTIVE_READ, trail).await?;
     let who = asked.principal();
-    let versions = app.store.directive_versions(who.org(), who.agent()).await.map_err(|e| store_failed(&e))?;
+    let versions = app
+        .store
+        .directive_versions(who.org(), who.agent())
+        .await
+        .map_err(|e| store_failed(&e))?;
     let data: Vec<DirectiveView<'_>> = versions.iter().map(DirectiveView::of).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "directives": data })))
+    Ok(asked.answer(
+        app,
+        StatusCode::OK,
+        &serde_json::json!({ "directives": data }),
+    ))
 }
 
 pub(super) async fn active(State(app): State<App>, request: Request) -> Response {
@@ -76,11 +88,20 @@ pub(super) async fn active(State(app): State<App>, request: Request) -> Response
     conclude(&app, &trail, result)
 }
 
-async fn active_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn active_version(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::DIRECTIVE_READ, trail).await?;
     let who = asked.principal();
-    let version = app.store.active_directive(who.org(), who.agent()).await.map_err(|e| store_failed(&e))?.ok_or_else(absent)?;
+    let version = app
+        .store
+        .active_directive(who.org(), who.agent())
+        .await
+        .map_err(|e| store_failed(&e))?
+        .ok_or_else(absent)?;
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
 }
 
@@ -99,14 +120,24 @@ struct AddBody {
 /// `VALIDATION_ERROR` or `PREFIX_TOO_LARGE`, naming the class.
 pub(crate) fn check_size(app: &App, content: &str) -> Result<(), ApiError> {
     if content.trim().is_empty() {
-        return Err(ApiError::new(Code::ValidationError, "a directive must not be empty").param("content"));
+        return Err(
+            ApiError::new(Code::ValidationError, "a directive must not be empty").param("content"),
+        );
     }
     if content.len() > MAX_BYTES {
-        return Err(ApiError::new(Code::PrefixTooLarge, format!("the directive is larger than {MAX_BYTES} bytes")).param("content"));
+        return Err(ApiError::new(
+            Code::PrefixTooLarge,
+            format!("the directive is larger than {MAX_BYTES} bytes"),
+        )
+        .param("content"));
     }
-    let (tokens, cap) = (app.counter.counts(content).of(Family::O200kBase), app.config.context.directive_tokens);
+    let (tokens, cap) = (
+        app.counter.counts(content).of(Family::O200kBase),
+        app.config.context.directive_tokens,
+    );
     if tokens > cap {
-        let text = format!("the directive has {tokens} tokens; context.directive_tokens allows {cap}");
+        let text =
+            format!("the directive has {tokens} tokens; context.directive_tokens allows {cap}");
         return Err(ApiError::new(Code::PrefixTooLarge, text).param("content"));
     }
     Ok(())
@@ -122,30 +153,61 @@ async fn add_version(app: &App, request: Request, trail: &mut Trail) -> Result<R
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::DIRECTIVE_WRITE, trail).await?;
     let wanted: AddBody = asked.parse()?;
-    let asked = if wanted.promote { asked.require(Permissions::DIRECTIVE_PROMOTE)? } else { asked };
+    let asked = if wanted.promote {
+        asked.require(Permissions::DIRECTIVE_PROMOTE)?
+    } else {
+        asked
+    };
     check_size(app, &wanted.content)?;
     let (org, agent) = (asked.principal().org(), asked.principal().agent());
-    let new = NewDirective { org, agent, content: wanted.content, mode: wanted.mode.unwrap_or(DirectiveMode::SystemFirst), created_at: app.clock.now() };
-    let mut version = app.store.add_directive(new).await.map_err(|e| store_failed(&e))?;
+    let new = NewDirective {
+        org,
+        agent,
+        content: wanted.content,
+        mode: wanted.mode.unwrap_or(DirectiveMode::SystemFirst),
+        created_at: app.clock.now(),
+    };
+    let mut version = app
+        .store
+        .add_directive(new)
+        .await
+        .map_err(|e| store_failed(&e))?;
     if wanted.promote {
-        version = app.store.promote_directive(org, agent, version.version).await.map_err(|e| store_failed(&e))?;
+        version = app
+            .store
+            .promote_directive(org, agent, version.version)
+            .await
+            .map_err(|e| store_failed(&e))?;
         app.cached_directives.invalidate(org, agent);
     }
     Ok(asked.answer(app, StatusCode::CREATED, &DirectiveView::of(&version)))
 }
 
-pub(super) async fn promote(State(app): State<App>, Path(version): Path<String>, request: Request) -> Response {
+pub(super) async fn promote(
+    State(app): State<App>,
+    Path(version): Path<String>,
+    request: Request,
+) -> Response {
     let mut trail = Trail::default();
     let result = promote_version(&app, &version, request, &mut trail).await;
     conclude(&app, &trail, result)
 }
 
-async fn promote_version(app: &App, version: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn promote_version(
+    app: &App,
+    version: &str,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::DIRECTIVE_PROMOTE, trail).await?;
     let version: u32 = version.parse().map_err(|_| absent())?;
     let (org, agent) = (asked.principal().org(), asked.principal().agent());
-    let promoted = app.store.promote_directive(org, agent, version).await.map_err(|e| store_failed(&e))?;
+    let promoted = app
+        .store
+        .promote_directive(org, agent, version)
+        .await
+        .map_err(|e| store_failed(&e))?;
     app.cached_directives.invalidate(org, agent);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&promoted)))
 }
@@ -156,11 +218,19 @@ pub(super) async fn rollback(State(app): State<App>, request: Request) -> Respon
     conclude(&app, &trail, result)
 }
 
-async fn rollback_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn rollback_version(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::DIRECTIVE_PROMOTE, trail).await?;
     let (org, agent) = (asked.principal().org(), asked.principal().agent());
-    let version = app.store.rollback_directive(org, agent).await.map_err(|e| store_failed(&e))?;
+    let version = app
+        .store
+        .rollback_directive(org, agent)
+        .await
+        .map_err(|e| store_failed(&e))?;
     app.cached_directives.invalidate(org, agent);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
 }

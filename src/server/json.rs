@@ -30,12 +30,19 @@ impl Asked {
 
     /// Demands a permission that depends on the request.
     pub(super) fn require(self, needed: Permissions) -> Result<Self, ApiError> {
-        Ok(Self { bound: self.bound.require(needed)?, ..self })
+        Ok(Self {
+            bound: self.bound.require(needed)?,
+            ..self
+        })
     }
 
     /// Parses the body as `T`; an empty one counts as `{}`.
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        let text: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        let text: &[u8] = if self.body.is_empty() {
+            b"{}"
+        } else {
+            &self.body
+        };
         serde_json::from_slice(text).map_err(|e| invalid(&e))
     }
 
@@ -55,23 +62,42 @@ impl Asked {
 }
 
 /// Passes the gates and reads the body.
-pub(super) async fn ask(app: &App, head: &Parts, body: Body, needed: Permissions, trail: &mut Trail) -> Result<Asked, ApiError> {
-    let Gated { bound, counted, declared, .. } = gates(app, head, body, needed, trail).await?;
+pub(super) async fn ask(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    needed: Permissions,
+    trail: &mut Trail,
+) -> Result<Asked, ApiError> {
+    let Gated {
+        bound,
+        counted,
+        declared,
+        ..
+    } = gates(app, head, body, needed, trail).await?;
     trail.enter(crate::request::Stage::Validate);
     let whole = read::whole(app, bound.principal(), declared).await?;
-    Ok(Asked { bound, body: whole.bytes, counted })
+    Ok(Asked {
+        bound,
+        body: whole.bytes,
+        counted,
+    })
 }
 
 /// A body that serde refuses: the text names the place and the expected type, and never repeats a value.
 pub(super) fn invalid(error: &serde_json::Error) -> ApiError {
     let place = format!("line {}, column {}", error.line(), error.column());
     match error.classify() {
-        serde_json::error::Category::Syntax | serde_json::error::Category::Eof | serde_json::error::Category::Io => {
-            ApiError::new(Code::InvalidJson, format!("the request body is not valid JSON (at {place})"))
-        }
-        serde_json::error::Category::Data => {
-            ApiError::new(Code::ValidationError, format!("the request body has a missing, unknown or wrongly typed field (at {place})"))
-        }
+        serde_json::error::Category::Syntax
+        | serde_json::error::Category::Eof
+        | serde_json::error::Category::Io => ApiError::new(
+            Code::InvalidJson,
+            format!("the request body is not valid JSON (at {place})"),
+        ),
+        serde_json::error::Category::Data => ApiError::new(
+            Code::ValidationError,
+            format!("the request body has a missing, unknown or wrongly typed field (at {place})"),
+        ),
     }
 }
 
@@ -79,14 +105,21 @@ pub(super) fn invalid(error: &serde_json::Error) -> ApiError {
 pub(super) fn query<T: DeserializeOwned>(head: &Parts) -> Result<T, ApiError> {
     axum::extract::Query::<T>::try_from_uri(&head.uri)
         .map(|q| q.0)
-        .map_err(|_| ApiError::new(Code::ValidationError, "the query string has an unknown or wrongly typed parameter"))
+        .map_err(|_| {
+            ApiError::new(
+                Code::ValidationError,
+                "the query string has an unknown or wrongly typed parameter",
+            )
+        })
 }
 
 /// A failing store, as the management routes tell it.
 pub(super) fn store_failed(error: &StoreError) -> ApiError {
     match error {
         StoreError::Missing(what) => ApiError::new(Code::NotFound, format!("no such {what}")),
-        StoreError::Conflict(what) => ApiError::new(Code::Conflict, format!("{what} already exists")),
+        StoreError::Conflict(what) => {
+            ApiError::new(Code::Conflict, format!("{what} already exists"))
+        }
         StoreError::Unavailable(_) | StoreError::Damaged(_) => {
             tracing::warn!("store: {error}");
             ApiError::new(Code::ServiceDegraded, "the store is unavailable").retry_after(1)

@@ -22,8 +22,16 @@ const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 const RESPONSE_TIME: HeaderName = HeaderName::from_static("x-response-time");
 
 /// Gives the request its identifiers and the response its last headers.
-pub(super) async fn outermost(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let meta = RequestMeta { id: request_id(request.headers()), trace: trace_id(&app, request.headers()), started: Instant::now() };
+pub(super) async fn outermost(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let meta = RequestMeta {
+        id: request_id(request.headers()),
+        trace: trace_id(&app, request.headers()),
+        started: Instant::now(),
+    };
     let route = label(request.extensions().get::<MatchedPath>());
     let method = request.method().clone();
     request.extensions_mut().insert(meta.clone());
@@ -39,8 +47,12 @@ pub(super) async fn outermost(State(app): State<App>, mut request: Request, next
         headers.insert(TRACE_ID, value);
     }
     let elapsed = meta.started.elapsed();
-    headers.insert(RESPONSE_TIME, HeaderValue::from(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)));
-    app.metrics.answered(route, response.status(), elapsed.as_secs_f64());
+    headers.insert(
+        RESPONSE_TIME,
+        HeaderValue::from(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
+    );
+    app.metrics
+        .answered(route, response.status(), elapsed.as_secs_f64());
     tracing::info!(
         request_id = meta.id.as_str(),
         trace_id = &*meta.trace,
@@ -56,7 +68,13 @@ pub(super) async fn outermost(State(app): State<App>, mut request: Request, next
 /// The client's identifier when it sent exactly one valid one.
 fn request_id(headers: &HeaderMap) -> RequestId {
     let mut given = headers.get_all(&REQUEST_ID).iter();
-    match (given.next().and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok()), given.next()) {
+    match (
+        given
+            .next()
+            .and_then(|v| v.to_str().ok())
+            .and_then(|t| t.parse().ok()),
+        given.next(),
+    ) {
         (Some(id), None) => id,
         _ => RequestId::mint(),
     }
@@ -64,12 +82,20 @@ fn request_id(headers: &HeaderMap) -> RequestId {
 
 /// The trace id of a valid `traceparent` (W3C Trace Context, version 00), else a random one.
 fn trace_id(app: &App, headers: &HeaderMap) -> Arc<str> {
-    let given = headers.get("traceparent").and_then(|v| v.to_str().ok()).and_then(|text| {
-        let mut parts = text.split('-');
-        let (version, trace) = (parts.next()?, parts.next()?);
-        let valid = version.len() == 2 && trace.len() == 32 && trace.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) && trace.bytes().any(|b| b != b'0');
-        valid.then(|| Arc::from(trace))
-    });
+    let given = headers
+        .get("traceparent")
+        .and_then(|v| v.to_str().ok())
+        .and_then(|text| {
+            let mut parts = text.split('-');
+            let (version, trace) = (parts.next()?, parts.next()?);
+            let valid = version.len() == 2
+                && trace.len() == 32
+                && trace
+                    .bytes()
+                    .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+                && trace.bytes().any(|b| b != b'0');
+            valid.then(|| Arc::from(trace))
+        });
     given.unwrap_or_else(|| {
         let mut bytes = [0; 16];
         // Without randomness the identifier is all zeros, which no reader takes for a trace; the request itself is not harmed.
@@ -82,17 +108,29 @@ fn trace_id(app: &App, headers: &HeaderMap) -> Arc<str> {
 
 /// The route's template: a closed set, so it may be a metric label.
 fn label(path: Option<&MatchedPath>) -> &'static str {
-    let Some(path) = path.map(MatchedPath::as_str) else { return "none" };
+    let Some(path) = path.map(MatchedPath::as_str) else {
+        return "none";
+    };
     let bare = |p: &str| p.strip_prefix("/v1").unwrap_or(p).replace("{*", "{");
     let wanted = bare(path);
-    ROUTES.iter().find(|r| r.path == path || bare(r.path) == wanted).map_or("none", |r| r.path)
+    ROUTES
+        .iter()
+        .find(|r| r.path == path || bare(r.path) == wanted)
+        .map_or("none", |r| r.path)
 }
 
 fn write_error(app: &App, meta: &RequestMeta, error: &ApiError, response: &mut Response) {
-    let envelope = Envelope { error: error.body(Some(meta.id.as_str()), Some(app.clock.now().to_string())) };
+    let envelope = Envelope {
+        error: error.body(Some(meta.id.as_str()), Some(app.clock.now().to_string())),
+    };
     let json = serde_json::to_vec(&envelope).unwrap_or_default();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(json.len()));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(json.len()));
     *response.body_mut() = Bytes::from(json).into();
 }
 

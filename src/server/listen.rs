@@ -36,10 +36,17 @@ pub struct Listening {
 /// When the address is taken or not ours.
 pub async fn listen(app: App) -> Result<Listening, ListenError> {
     let wanted = app.config.server.listen;
-    let fail = |reason| ListenError { address: wanted, reason };
+    let fail = |reason| ListenError {
+        address: wanted,
+        reason,
+    };
     let listener = TcpListener::bind(wanted).await.map_err(fail)?;
     let address = listener.local_addr().map_err(fail)?;
-    Ok(Listening { listener, app, address })
+    Ok(Listening {
+        listener,
+        app,
+        address,
+    })
 }
 
 impl Listening {
@@ -54,8 +61,14 @@ impl Listening {
         let service = TowerToHyperService::new(router(&self.app));
         let mut server = Builder::new(TokioExecutor::new());
         let head_time = Duration::from_millis(self.app.config.server.header_read_timeout_ms);
-        server.http1().timer(TokioTimer::new()).header_read_timeout(head_time);
-        server.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(60));
+        server
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_time);
+        server
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Duration::from_secs(60));
         let open = GracefulShutdown::new();
         loop {
             let stream = tokio::select! {
@@ -64,7 +77,9 @@ impl Listening {
             };
             match stream {
                 Ok((stream, _)) => {
-                    let connection = server.serve_connection_with_upgrades(prepared(stream), service.clone()).into_owned();
+                    let connection = server
+                        .serve_connection_with_upgrades(prepared(stream), service.clone())
+                        .into_owned();
                     let watched = open.watch(connection);
                     self.app.tasks.spawn(async move {
                         // A client that breaks off mid-request is its own business; requests log their outcome themselves.

@@ -69,7 +69,11 @@ impl<'a> MemoryView<'a> {
 
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {
-    if principal.scope().user().is_some() { Permissions::MEMORY_WRITE } else { Permissions::MEMORY_WRITE.with(Permissions::MEMORY_WRITE_SHARED) }
+    if principal.scope().user().is_some() {
+        Permissions::MEMORY_WRITE
+    } else {
+        Permissions::MEMORY_WRITE.with(Permissions::MEMORY_WRITE_SHARED)
+    }
 }
 
 async fn ask_to_write(app: &App, request: Request, trail: &mut Trail) -> Result<Asked, ApiError> {
@@ -88,7 +92,10 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Response
 async fn create_one(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
     let asked = ask_to_write(app, request, trail).await?;
     let object: &RawValue = serde_json::from_slice(&asked.body).map_err(|e| invalid(&e))?;
-    let outcome = write(app, asked.principal(), &[object]).await.pop().unwrap_or(Err(WriteError::StoreUnavailable));
+    let outcome = write(app, asked.principal(), &[object])
+        .await
+        .pop()
+        .unwrap_or(Err(WriteError::StoreUnavailable));
     let memory = outcome?;
     Ok(asked.answer(app, StatusCode::CREATED, &MemoryView::of(&memory)))
 }
@@ -113,33 +120,68 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
     let items = objects(&asked.body).map_err(|e| invalid(&e))?;
     let most = app.config.memory.max_batch;
     if items.is_empty() || items.len() > most {
-        let fault = FieldError { field: "memories".to_owned(), code: "TOO_MANY", message: format!("must hold 1 to {most} memories") };
-        return Err(ApiError::new(Code::ValidationError, "the batch is not valid").fields(vec![fault]));
+        let fault = FieldError {
+            field: "memories".to_owned(),
+            code: "TOO_MANY",
+            message: format!("must hold 1 to {most} memories"),
+        };
+        return Err(
+            ApiError::new(Code::ValidationError, "the batch is not valid").fields(vec![fault]),
+        );
     }
     let outcomes = write(app, asked.principal(), &items).await;
-    let outcomes: Vec<Result<Arc<Memory>, ApiError>> = outcomes.into_iter().map(|o| o.map_err(ApiError::from)).collect();
+    let outcomes: Vec<Result<Arc<Memory>, ApiError>> = outcomes
+        .into_iter()
+        .map(|o| o.map_err(ApiError::from))
+        .collect();
     let results: Vec<BatchResult<'_>> = outcomes
         .iter()
         .map(|outcome| match outcome {
-            Ok(memory) => BatchResult { status: memory.status.as_str(), id: Some(memory.id), error: None },
-            Err(error) => BatchResult { status: "error", id: None, error: Some(error.body(None, None)) },
+            Ok(memory) => BatchResult {
+                status: memory.status.as_str(),
+                id: Some(memory.id),
+                error: None,
+            },
+            Err(error) => BatchResult {
+                status: "error",
+                id: None,
+                error: Some(error.body(None, None)),
+            },
         })
         .collect();
-    Ok(asked.answer(app, StatusCode::MULTI_STATUS, &serde_json::json!({ "results": results })))
+    Ok(asked.answer(
+        app,
+        StatusCode::MULTI_STATUS,
+        &serde_json::json!({ "results": results }),
+    ))
 }
 
-pub(super) async fn get(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
     let mut trail = Trail::default();
     let result = get_one(&app, &id, request, &mut trail).await;
     conclude(&app, &trail, result)
 }
 
-async fn get_one(app: &App, id: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn get_one(
+    app: &App,
+    id: &str,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let id: MemoryId = id.parse().map_err(|_| absent())?;
     let partitions = PartitionKey::for_read(asked.principal().scope());
-    let memory = app.store.memory(&partitions, id).await.map_err(|e| store_failed(&e))?.ok_or_else(absent)?;
+    let memory = app
+        .store
+        .memory(&partitions, id)
+        .await
+        .map_err(|e| store_failed(&e))?
+        .ok_or_else(absent)?;
     Ok(asked.answer(app, StatusCode::OK, &MemoryView::of(&memory)))
 }
 
@@ -160,8 +202,15 @@ fn limit_of(given: Option<usize>, usual: usize, greatest: usize) -> Result<usize
     match given.unwrap_or(usual) {
         n @ 1.. if n <= greatest => Ok(n),
         _ => {
-            let fault = FieldError { field: "limit".to_owned(), code: "RANGE_ERROR", message: format!("must be 1 to {greatest}") };
-            Err(ApiError::new(Code::ValidationError, "the request is not valid").fields(vec![fault]))
+            let fault = FieldError {
+                field: "limit".to_owned(),
+                code: "RANGE_ERROR",
+                message: format!("must be 1 to {greatest}"),
+            };
+            Err(
+                ApiError::new(Code::ValidationError, "the request is not valid")
+                    .fields(vec![fault]),
+            )
         }
     }
 }
@@ -177,13 +226,29 @@ async fn list_page(app: &App, request: Request, trail: &mut Trail) -> Result<Res
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let query: ListQuery = query(&head)?;
     if query.status == Some(Status::Forgotten) {
-        return Err(ApiError::new(Code::ValidationError, "forgotten memories cannot be listed").param("status"));
+        return Err(
+            ApiError::new(Code::ValidationError, "forgotten memories cannot be listed")
+                .param("status"),
+        );
     }
-    let filter = ListFilter { after: query.after, limit: limit_of(query.limit, PAGE, GREATEST_PAGE)?, status: query.status, category: query.category };
+    let filter = ListFilter {
+        after: query.after,
+        limit: limit_of(query.limit, PAGE, GREATEST_PAGE)?,
+        status: query.status,
+        category: query.category,
+    };
     let partitions = PartitionKey::for_read(asked.principal().scope());
-    let page = app.store.list_memories(&partitions, filter).await.map_err(|e| store_failed(&e))?;
+    let page = app
+        .store
+        .list_memories(&partitions, filter)
+        .await
+        .map_err(|e| store_failed(&e))?;
     let data: Vec<MemoryView<'_>> = page.memories.iter().map(MemoryView::of).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "memories": data, "has_more": page.has_more })))
+    Ok(asked.answer(
+        app,
+        StatusCode::OK,
+        &serde_json::json!({ "memories": data, "has_more": page.has_more }),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -216,7 +281,11 @@ pub(super) async fn search(State(app): State<App>, request: Request) -> Response
     conclude(&app, &trail, result)
 }
 
-async fn search_memories(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn search_memories(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let wanted: SearchBody = asked.parse()?;
@@ -224,7 +293,8 @@ async fn search_memories(app: &App, request: Request, trail: &mut Trail) -> Resu
     if wanted.query.trim().is_empty() {
         return Err(ApiError::new(Code::ValidationError, "query must not be empty").param("query"));
     }
-    let ranked = recall::search(app, asked.principal(), &wanted.query, limit, &wanted.labels).await?;
+    let ranked =
+        recall::search(app, asked.principal(), &wanted.query, limit, &wanted.labels).await?;
     let results: Vec<Found<'_>> = ranked
         .iter()
         .enumerate()
@@ -236,7 +306,11 @@ async fn search_memories(app: &App, request: Request, trail: &mut Trail) -> Resu
             memory: MemoryView::of(&r.memory),
         })
         .collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "results": results })))
+    Ok(asked.answer(
+        app,
+        StatusCode::OK,
+        &serde_json::json!({ "results": results }),
+    ))
 }
 
 /// A member of the hot set.
@@ -264,26 +338,52 @@ async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<R
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let limit = limit_of(query::<HotQuery>(&head)?.limit, 20, 50)?;
     let members = recall::hot(app, asked.principal(), limit).await?;
-    let results: Vec<HotMember<'_>> =
-        members.iter().enumerate().map(|(i, memory)| HotMember { rank: i + 1, memory: MemoryView::of(memory) }).collect();
-    Ok(asked.answer(app, StatusCode::OK, &serde_json::json!({ "results": results })))
+    let results: Vec<HotMember<'_>> = members
+        .iter()
+        .enumerate()
+        .map(|(i, memory)| HotMember {
+            rank: i + 1,
+            memory: MemoryView::of(memory),
+        })
+        .collect();
+    Ok(asked.answer(
+        app,
+        StatusCode::OK,
+        &serde_json::json!({ "results": results }),
+    ))
 }
 
-pub(super) async fn forget(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
+pub(super) async fn forget(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
     let mut trail = Trail::default();
     let result = forget_one(&app, &id, request, &mut trail).await;
     conclude(&app, &trail, result)
 }
 
-async fn forget_one(app: &App, id: &str, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
+async fn forget_one(
+    app: &App,
+    id: &str,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_DELETE, trail).await?;
     let id: MemoryId = id.parse().map_err(|_| absent())?;
     let scope = asked.principal().scope();
     // What every user sees may only be taken away by whoever may write it.
     let shared = asked.principal().may(Permissions::MEMORY_WRITE_SHARED);
-    let partitions: Vec<PartitionKey> = PartitionKey::for_read(scope).into_iter().filter(|p| p.user.is_some() || shared).collect();
-    let forgotten = app.store.forget_memory(&partitions, id, app.clock.now()).await.map_err(|e| store_failed(&e))?;
+    let partitions: Vec<PartitionKey> = PartitionKey::for_read(scope)
+        .into_iter()
+        .filter(|p| p.user.is_some() || shared)
+        .collect();
+    let forgotten = app
+        .store
+        .forget_memory(&partitions, id, app.clock.now())
+        .await
+        .map_err(|e| store_failed(&e))?;
     let partition = forgotten.ok_or_else(absent)?;
     app.index.remove(&partition, id);
     app.metrics.memory_write("forgotten");

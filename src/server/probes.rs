@@ -34,20 +34,39 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     // While the store is down cached credentials and directives still serve, but nobody new gets in: not ready.
     let (status, code) = match (draining, store) {
         (true, _) => ("draining", StatusCode::SERVICE_UNAVAILABLE),
-        (false, "ok") if app.registry.load().default_provider().is_none() => ("degraded", StatusCode::OK),
+        (false, "ok") if app.registry.load().default_provider().is_none() => {
+            ("degraded", StatusCode::OK)
+        }
         (false, "ok") => ("ok", StatusCode::OK),
         (false, _) => ("unhealthy", StatusCode::SERVICE_UNAVAILABLE),
     };
-    let provider = if app.registry.load().default_provider().is_some() { "ok" } else { "not_configured" };
+    let provider = if app.registry.load().default_provider().is_some() {
+        "ok"
+    } else {
+        "not_configured"
+    };
     let checks = json!({"store": {"status": store, "latency_ms": store_ms}, "provider": {"status": provider}});
-    (code, axum::Json(json!({"status": status, "checks": checks}))).into_response()
+    (
+        code,
+        axum::Json(json!({"status": status, "checks": checks})),
+    )
+        .into_response()
 }
 
 /// The Prometheus exposition.
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    app.metrics.bytes_in_flight.set(i64::try_from(app.inflight.bytes()).unwrap_or(i64::MAX));
+    app.metrics
+        .bytes_in_flight
+        .set(i64::try_from(app.inflight.bytes()).unwrap_or(i64::MAX));
     match app.metrics.render() {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Ok(text) => (
+            [(
+                header::CONTENT_TYPE,
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            )],
+            text,
+        )
+            .into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -31,11 +31,19 @@ pub struct RouteInfo {
 }
 
 const fn protected(methods: &'static [&'static str], path: &'static str) -> RouteInfo {
-    RouteInfo { methods, path, access: Access::Protected }
+    RouteInfo {
+        methods,
+        path,
+        access: Access::Protected,
+    }
 }
 
 const fn open(path: &'static str, reason: &'static str) -> RouteInfo {
-    RouteInfo { methods: &["get"], path, access: Access::Open(reason) }
+    RouteInfo {
+        methods: &["get"],
+        path,
+        access: Access::Open(reason),
+    }
 }
 
 /// Every route. A test holds the router and the OpenAPI document to it. Each `/v1/chat|completions|embeddings|models` route also answers
@@ -57,9 +65,18 @@ pub const ROUTES: &[RouteInfo] = &[
     protected(&["get"], "/v1/directives/active"),
     protected(&["post"], "/v1/directives/rollback"),
     protected(&["post"], "/v1/directives/{version}/promote"),
-    open("/health", "a liveness probe has no credentials and touches nothing"),
-    open("/ready", "a readiness probe has no credentials; it names checks, never versions or addresses"),
-    open("/metrics", "scraped inside the network; holds no identifier of a tenant"),
+    open(
+        "/health",
+        "a liveness probe has no credentials and touches nothing",
+    ),
+    open(
+        "/ready",
+        "a readiness probe has no credentials; it names checks, never versions or addresses",
+    ),
+    open(
+        "/metrics",
+        "scraped inside the network; holds no identifier of a tenant",
+    ),
     open("/openapi.json", "the public description of this interface"),
 ];
 
@@ -92,7 +109,9 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
 /// The provider's own surface, also served without `/v1`.
 fn alias(path: &str) -> Option<String> {
     let bare = path.strip_prefix("/v1")?;
-    let provider = ["/chat/", "/completions", "/embeddings", "/models"].iter().any(|p| bare.starts_with(p));
+    let provider = ["/chat/", "/completions", "/embeddings", "/models"]
+        .iter()
+        .any(|p| bare.starts_with(p));
     // axum's wildcard takes ids with slashes (`vendor/model`).
     provider.then(|| bare.replace("{model}", "{*model}"))
 }
@@ -101,7 +120,9 @@ fn alias(path: &str) -> Option<String> {
 pub fn router(app: &App) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
-        let Some(methods) = handlers(route.path) else { continue };
+        let Some(methods) = handlers(route.path) else {
+            continue;
+        };
         if let Some(alias) = alias(route.path) {
             router = router.route(&alias, methods.clone());
         }
@@ -109,7 +130,12 @@ pub fn router(app: &App) -> Router {
     }
     router
         .fallback(async || ApiError::new(Code::NotFound, "no such route"))
-        .method_not_allowed_fallback(async || ApiError::new(Code::MethodNotAllowed, "this route does not know that method"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(
+                Code::MethodNotAllowed,
+                "this route does not know that method",
+            )
+        })
         // Read upwards: a panic becomes a 500 inside the layer that gives every response its identifiers.
         .layer(CatchPanicLayer::custom(layers::panicked))
         .layer(from_fn_with_state(app.clone(), layers::outermost))

@@ -22,7 +22,17 @@ pub fn init(config: &LogConfig) -> Result<(), LogError> {
         LogFormat::Json => false,
         LogFormat::Pretty => true,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let installed = if pretty { builder.compact().try_init() } else { builder.json().flatten_event(true).with_current_span(false).try_init() };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let installed = if pretty {
+        builder.compact().try_init()
+    } else {
+        builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init()
+    };
     installed.map_err(|e| LogError(e.to_string()))
 }

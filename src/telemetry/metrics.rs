@@ -12,7 +12,10 @@ use crate::request::Stage;
 use crate::request::context::plan::{ContextPlan, ContextStatus};
 
 /// Seconds, from 50 microseconds to 100 seconds.
-const SECONDS: [f64; 16] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 100.0];
+const SECONDS: [f64; 16] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
+    5.0, 30.0, 100.0,
+];
 
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
@@ -142,26 +145,95 @@ impl Metrics {
         this
     }
 
+    #[expect(clippy::too_many_lines, reason = "one list of names and meanings")]
     fn register(&mut self) {
         let r = &mut self.registry;
-        r.register("requests", "Requests answered, by route and status code", self.requests.clone());
-        r.register("request_duration_seconds", "Time from the request's head to the answer's head, by route", self.duration.clone());
-        r.register("refusals", "Requests refused, by stage and error code", self.refusals.clone());
-        r.register("context", "Context assemblies, by status and degradation level", self.context.clone());
-        r.register("context_branches", "Retrieval branches, by outcome", self.branches.clone());
-        r.register("context_branch_seconds", "Time of a retrieval branch", self.branch_seconds.clone());
-        r.register("context_assembly_seconds", "Time of a whole context assembly", self.assembly_seconds.clone());
+        r.register(
+            "requests",
+            "Requests answered, by route and status code",
+            self.requests.clone(),
+        );
+        r.register(
+            "request_duration_seconds",
+            "Time from the request's head to the answer's head, by route",
+            self.duration.clone(),
+        );
+        r.register(
+            "refusals",
+            "Requests refused, by stage and error code",
+            self.refusals.clone(),
+        );
+        r.register(
+            "context",
+            "Context assemblies, by status and degradation level",
+            self.context.clone(),
+        );
+        r.register(
+            "context_branches",
+            "Retrieval branches, by outcome",
+            self.branches.clone(),
+        );
+        r.register(
+            "context_branch_seconds",
+            "Time of a retrieval branch",
+            self.branch_seconds.clone(),
+        );
+        r.register(
+            "context_assembly_seconds",
+            "Time of a whole context assembly",
+            self.assembly_seconds.clone(),
+        );
         r.register("context_packs", "Packer runs, by path", self.pack.clone());
-        r.register("context_memories_injected", "Memories injected", self.injected.clone());
-        r.register("context_tokens_injected", "Tokens injected", self.context_tokens.clone());
-        r.register("provider_requests", "Provider calls, by result", self.provider.clone());
-        r.register("provider_first_byte_seconds", "Time from the handoff to the provider's answer head", self.first_byte.clone());
-        r.register("answers", "Answers relayed, by how they ended", self.ends.clone());
-        r.register("tokens", "Tokens that providers reported, by direction", self.tokens.clone());
-        r.register("usage_taps_lost", "Answers whose usage could not be read", self.taps_lost.clone());
-        r.register("memory_writes", "Memory writes, by outcome", self.memory_writes.clone());
-        r.register("answers_open", "Answers being relayed now", self.answers_open.clone());
-        r.register("request_bytes_in_flight", "Bytes of request bodies held now", self.bytes_in_flight.clone());
+        r.register(
+            "context_memories_injected",
+            "Memories injected",
+            self.injected.clone(),
+        );
+        r.register(
+            "context_tokens_injected",
+            "Tokens injected",
+            self.context_tokens.clone(),
+        );
+        r.register(
+            "provider_requests",
+            "Provider calls, by result",
+            self.provider.clone(),
+        );
+        r.register(
+            "provider_first_byte_seconds",
+            "Time from the handoff to the provider's answer head",
+            self.first_byte.clone(),
+        );
+        r.register(
+            "answers",
+            "Answers relayed, by how they ended",
+            self.ends.clone(),
+        );
+        r.register(
+            "tokens",
+            "Tokens that providers reported, by direction",
+            self.tokens.clone(),
+        );
+        r.register(
+            "usage_taps_lost",
+            "Answers whose usage could not be read",
+            self.taps_lost.clone(),
+        );
+        r.register(
+            "memory_writes",
+            "Memory writes, by outcome",
+            self.memory_writes.clone(),
+        );
+        r.register(
+            "answers_open",
+            "Answers being relayed now",
+            self.answers_open.clone(),
+        );
+        r.register(
+            "request_bytes_in_flight",
+            "Bytes of request bodies held now",
+            self.bytes_in_flight.clone(),
+        );
     }
 
     /// The exposition text; the error is the formatter's, which writing to a string never meets.
@@ -176,27 +248,56 @@ impl Metrics {
 
     /// Counts an answered request.
     pub fn answered(&self, route: &'static str, status: http::StatusCode, seconds: f64) {
-        self.requests.get_or_create(&RouteCode { route, code: status_label(status) }).inc();
-        self.duration.get_or_create(&RouteOnly { route }).observe(seconds);
+        self.requests
+            .get_or_create(&RouteCode {
+                route,
+                code: status_label(status),
+            })
+            .inc();
+        self.duration
+            .get_or_create(&RouteOnly { route })
+            .observe(seconds);
     }
 
     /// Counts a refusal.
     pub fn refused(&self, stage: Option<Stage>, code: Code) {
         let stage = stage.map_or("none", Stage::name);
-        self.refusals.get_or_create(&StageCode { stage, code: code.as_str() }).inc();
+        self.refusals
+            .get_or_create(&StageCode {
+                stage,
+                code: code.as_str(),
+            })
+            .inc();
     }
 
     /// Counts a context outcome without an assembly (skipped, disabled).
     pub fn context_off(&self, status: ContextStatus) {
-        self.context.get_or_create(&StatusLevel { status: status.as_str(), level: "none" }).inc();
+        self.context
+            .get_or_create(&StatusLevel {
+                status: status.as_str(),
+                level: "none",
+            })
+            .inc();
     }
 
     /// Counts an assembly.
     pub fn assembled(&self, plan: &ContextPlan, packed: u64, seconds: f64) {
-        self.context.get_or_create(&StatusLevel { status: plan.status.as_str(), level: plan.level.as_str() }).inc();
+        self.context
+            .get_or_create(&StatusLevel {
+                status: plan.status.as_str(),
+                level: plan.level.as_str(),
+            })
+            .inc();
         for (branch, report) in &plan.branches {
-            self.branches.get_or_create(&BranchOutcome { branch, outcome: report.outcome.as_str() }).inc();
-            self.branch_seconds.get_or_create(&BranchOnly { branch }).observe(report.ms / 1_000.0);
+            self.branches
+                .get_or_create(&BranchOutcome {
+                    branch,
+                    outcome: report.outcome.as_str(),
+                })
+                .inc();
+            self.branch_seconds
+                .get_or_create(&BranchOnly { branch })
+                .observe(report.ms / 1_000.0);
         }
         if let Some(pack) = &plan.pack {
             self.pack.get_or_create(&PathOnly { path: pack.path }).inc();
@@ -214,7 +315,11 @@ impl Metrics {
 
     /// Counts the end of an answer.
     pub fn ended(&self, end: StreamEnd) {
-        self.ends.get_or_create(&ResultOnly { result: end.as_str() }).inc();
+        self.ends
+            .get_or_create(&ResultOnly {
+                result: end.as_str(),
+            })
+            .inc();
     }
 
     /// Counts tokens a provider reported.
@@ -223,7 +328,9 @@ impl Metrics {
             Direction::Input => "input",
             Direction::Output => "output",
         };
-        self.tokens.get_or_create(&DirectionOnly { direction }).inc_by(count);
+        self.tokens
+            .get_or_create(&DirectionOnly { direction })
+            .inc_by(count);
     }
 
     /// Counts an answer whose usage could not be read.
@@ -233,7 +340,9 @@ impl Metrics {
 
     /// Counts a memory write by outcome.
     pub fn memory_write(&self, result: &'static str) {
-        self.memory_writes.get_or_create(&ResultOnly { result }).inc();
+        self.memory_writes
+            .get_or_create(&ResultOnly { result })
+            .inc();
     }
 }
 
@@ -255,9 +364,11 @@ fn status_label(status: http::StatusCode) -> &'static str {
         502 => "502",
         503 => "503",
         504 => "504",
-        100..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        _ => "5xx",
+        code => match code / 100 {
+            1 | 2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            _ => "5xx",
+        },
     }
 }

@@ -6,22 +6,50 @@ use super::Faults;
 pub(super) fn context(context: &ContextConfig, faults: &mut Faults) {
     let wall = context.deadline_ms;
     faults.require(wall > 0, "context.deadline_ms", "0 would leave no time to retrieve anything; set context.enabled = false to switch context off");
-    faults.require(context.timeout_ms >= wall, "context.timeout_ms", format!("must be at least context.deadline_ms ({wall})"));
+    faults.require(
+        context.timeout_ms >= wall,
+        "context.timeout_ms",
+        format!("must be at least context.deadline_ms ({wall})"),
+    );
     branches(context, faults);
     // Written so that NaN fails.
     let floor = context.relevance_floor;
-    faults.require((0.0..0.5).contains(&floor), "context.relevance_floor", "must be at least 0 and below 0.5");
+    faults.require(
+        (0.0..0.5).contains(&floor),
+        "context.relevance_floor",
+        "must be at least 0 and below 0.5",
+    );
     let nonce = context.formatter_nonce_bytes;
-    faults.require((1..=64).contains(&nonce), "context.formatter_nonce_bytes", "must be 1 to 64");
+    faults.require(
+        (1..=64).contains(&nonce),
+        "context.formatter_nonce_bytes",
+        "must be 1 to 64",
+    );
     match context.layout {
         Layout::Assembled => {
             let reason = "must be 0: the assembled layout has no snapshot";
-            faults.require(context.snapshot_tokens == 0, "context.snapshot_tokens", reason);
+            faults.require(
+                context.snapshot_tokens == 0,
+                "context.snapshot_tokens",
+                reason,
+            );
         }
     }
-    faults.require(context.default_context_window > 0, "context.default_context_window", "0 would leave no room for any message");
-    faults.require(context.directive_tokens > 0, "context.directive_tokens", "0 would refuse every directive");
-    faults.require(context.reserve_min <= context.reserve_max, "context.reserve_min", "must not be above context.reserve_max");
+    faults.require(
+        context.default_context_window > 0,
+        "context.default_context_window",
+        "0 would leave no room for any message",
+    );
+    faults.require(
+        context.directive_tokens > 0,
+        "context.directive_tokens",
+        "0 would refuse every directive",
+    );
+    faults.require(
+        context.reserve_min <= context.reserve_max,
+        "context.reserve_min",
+        "must not be above context.reserve_max",
+    );
 }
 
 /// Each branch of the retrieval has time, and not more than the retrieval as a whole.
@@ -34,13 +62,28 @@ fn branches(context: &ContextConfig, faults: &mut Faults) {
     ];
     for (key, limit) in branches {
         let key = format!("context.{key}");
-        faults.require(limit > 0, key.clone(), "0 would cut the branch off before it starts");
-        faults.require(limit <= wall, key, format!("must not be above context.deadline_ms ({wall}), which ends every branch"));
+        faults.require(
+            limit > 0,
+            key.clone(),
+            "0 would cut the branch off before it starts",
+        );
+        faults.require(
+            limit <= wall,
+            key,
+            format!("must not be above context.deadline_ms ({wall}), which ends every branch"),
+        );
     }
 }
 
 pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
-    for (key, value) in [("max_content_chars", memory.max_content_chars), ("max_batch", memory.max_batch)] {
-        faults.require(value > 0, format!("memory.{key}"), "0 would refuse every memory");
+    for (key, value) in [
+        ("max_content_chars", memory.max_content_chars),
+        ("max_batch", memory.max_batch),
+    ] {
+        faults.require(
+            value > 0,
+            format!("memory.{key}"),
+            "0 would refuse every memory",
+        );
     }
 }

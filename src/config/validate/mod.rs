@@ -36,7 +36,10 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         warnings.push("no provider is configured, so no model can be reached: set OPENAI_API_KEY, or a [providers.NAME] section".to_owned());
     }
     if config.env != Environment::Development && config.server.listen.ip().is_loopback() {
-        warnings.push("server.listen is a loopback address: only this machine can reach the server".to_owned());
+        warnings.push(
+            "server.listen is a loopback address: only this machine can reach the server"
+                .to_owned(),
+        );
     }
     warnings
 }
@@ -59,13 +62,23 @@ impl Faults {
 }
 
 fn log(config: &Config, faults: &mut Faults) {
-    let readable = tracing_subscriber::EnvFilter::builder().parse(&config.log.level).is_ok();
-    faults.require(readable, "log.level", "must be error, warn, info, debug or trace, or a list such as info,ibex=debug");
+    let readable = tracing_subscriber::EnvFilter::builder()
+        .parse(&config.log.level)
+        .is_ok();
+    faults.require(
+        readable,
+        "log.level",
+        "must be error, warn, info, debug or trace, or a list such as info,ibex=debug",
+    );
 }
 
 fn keys(config: &Config, faults: &mut Faults) {
     if let Some(key) = &config.keys.token_digest {
-        faults.require(decoded_len(key) == Some(32), "keys.token_digest", "must be base64 of exactly 32 bytes (openssl rand -base64 32)");
+        faults.require(
+            decoded_len(key) == Some(32),
+            "keys.token_digest",
+            "must be base64 of exactly 32 bytes (openssl rand -base64 32)",
+        );
     }
 }
 

@@ -14,17 +14,32 @@ const ALIKE: f64 = 0.6;
 pub(super) fn providers(config: &Config, faults: &mut Faults) {
     for (name, provider) in &config.providers {
         let key = format!("providers.{name}");
-        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
-        faults.require(plain, key.clone(), "a provider's name has only lower-case letters, digits, - and _");
+        let plain = !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
+        faults.require(
+            plain,
+            key.clone(),
+            "a provider's name has only lower-case letters, digits, - and _",
+        );
         if let Err(reason) = check_url(&provider.base_url, config.env == Environment::Development) {
             faults.add(format!("{key}.base_url"), reason);
         }
         api_key(name, provider, faults);
     }
-    let defaults = config.providers.values().filter(|provider| provider.default).count();
+    let defaults = config
+        .providers
+        .values()
+        .filter(|provider| provider.default)
+        .count();
     if config.providers.len() > 1 && defaults != 1 {
         let names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
-        let reason = format!("there are {} providers ({}), and exactly one of them needs default = true", names.len(), names.join(", "));
+        let reason = format!(
+            "there are {} providers ({}), and exactly one of them needs default = true",
+            names.len(),
+            names.join(", ")
+        );
         faults.add("providers", reason);
     }
 }
@@ -34,7 +49,11 @@ fn api_key(name: &str, provider: &ProviderConfig, faults: &mut Faults) {
     match (&provider.api_key, provider.auth) {
         (_, AuthStyle::None) => {}
         (None, AuthStyle::Bearer | AuthStyle::ApiKey) => {
-            let variable = if name == "openai" { "OPENAI_API_KEY".to_owned() } else { format!("IBEX_PROVIDERS__{}__API_KEY", name.to_uppercase()) };
+            let variable = if name == "openai" {
+                "OPENAI_API_KEY".to_owned()
+            } else {
+                format!("IBEX_PROVIDERS__{}__API_KEY", name.to_uppercase())
+            };
             faults.add(key, format!("is missing: set {variable}, or auth = \"none\" in [providers.{name}] for a server that wants no key"));
         }
         (Some(value), AuthStyle::Bearer | AuthStyle::ApiKey) => {
@@ -74,15 +93,38 @@ pub(super) fn models(config: &Config, faults: &mut Faults) {
     for (at, model) in config.models.iter().enumerate() {
         let key = |name: &str| format!("models[{at}].{name}");
         glob(&model.pattern, key("pattern"), faults);
-        if let Some(provider) = model.provider.as_ref().filter(|name| !config.providers.contains_key(*name)) {
-            let scored = config.providers.keys().map(|name| (strsim::normalized_damerau_levenshtein(provider, name), name));
-            let nearest = scored.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some(provider) = model
+            .provider
+            .as_ref()
+            .filter(|name| !config.providers.contains_key(*name))
+        {
+            let scored = config
+                .providers
+                .keys()
+                .map(|name| (strsim::normalized_damerau_levenshtein(provider, name), name));
+            let nearest = scored
+                .filter(|(score, _)| *score >= ALIKE)
+                .max_by(|a, b| a.0.total_cmp(&b.0));
             let fault = super::Fault::new(key("provider"), "names no configured provider");
-            faults.0.push(fault.nearest(nearest.map(|(_, name)| name.clone())));
+            faults
+                .0
+                .push(fault.nearest(nearest.map(|(_, name)| name.clone())));
         }
-        faults.require(model.upstream_model.as_deref() != Some(""), key("upstream_model"), "must not be empty; leave it out to send the same name");
-        faults.require(model.context_window != Some(0), key("context_window"), "0 would leave no room for any message");
-        faults.require(model.max_output_tokens != Some(0), key("max_output_tokens"), "0 would leave no room for an answer");
+        faults.require(
+            model.upstream_model.as_deref() != Some(""),
+            key("upstream_model"),
+            "must not be empty; leave it out to send the same name",
+        );
+        faults.require(
+            model.context_window != Some(0),
+            key("context_window"),
+            "0 would leave no room for any message",
+        );
+        faults.require(
+            model.max_output_tokens != Some(0),
+            key("max_output_tokens"),
+            "0 would leave no room for an answer",
+        );
     }
 }
 

@@ -20,7 +20,10 @@ fn only_fault(text: &str) -> String {
 fn assert_only(cases: &[(&str, &str, &str)]) {
     for (text, key, reason) in cases {
         let fault = only_fault(text);
-        assert!(fault.starts_with(&format!("{key}: ")) && fault.contains(reason), "{text}: {fault}");
+        assert!(
+            fault.starts_with(&format!("{key}: ")) && fault.contains(reason),
+            "{text}: {fault}"
+        );
     }
 }
 
@@ -32,35 +35,111 @@ fn the_default_is_valid() {
 #[test]
 fn context_that_cannot_work_is_refused() {
     assert_only(&[
-        ("[context]\ncold_timeout_ms = 41", "context.cold_timeout_ms", "not be above context.deadline_ms (40)"),
-        ("[context]\nhot_timeout_ms = 0", "context.hot_timeout_ms", "0 would"),
-        ("[context]\ntimeout_ms = 39", "context.timeout_ms", "at least context.deadline_ms (40)"),
-        ("[context]\nrelevance_floor = 0.5", "context.relevance_floor", "below 0.5"),
-        ("[context]\nrelevance_floor = nan", "context.relevance_floor", "below 0.5"),
-        ("[context]\nrelevance_floor = -0.1", "context.relevance_floor", "at least 0"),
-        ("[context]\nformatter_nonce_bytes = 0", "context.formatter_nonce_bytes", "1 to 64"),
-        ("[context]\nformatter_nonce_bytes = 65", "context.formatter_nonce_bytes", "1 to 64"),
-        ("[context]\nsnapshot_tokens = 1", "context.snapshot_tokens", "assembled layout"),
-        ("[context]\nreserve_min = 5000", "context.reserve_min", "context.reserve_max"),
-        ("[memory]\nmax_batch = 0", "memory.max_batch", "0 would refuse"),
+        (
+            "[context]\ncold_timeout_ms = 41",
+            "context.cold_timeout_ms",
+            "not be above context.deadline_ms (40)",
+        ),
+        (
+            "[context]\nhot_timeout_ms = 0",
+            "context.hot_timeout_ms",
+            "0 would",
+        ),
+        (
+            "[context]\ntimeout_ms = 39",
+            "context.timeout_ms",
+            "at least context.deadline_ms (40)",
+        ),
+        (
+            "[context]\nrelevance_floor = 0.5",
+            "context.relevance_floor",
+            "below 0.5",
+        ),
+        (
+            "[context]\nrelevance_floor = nan",
+            "context.relevance_floor",
+            "below 0.5",
+        ),
+        (
+            "[context]\nrelevance_floor = -0.1",
+            "context.relevance_floor",
+            "at least 0",
+        ),
+        (
+            "[context]\nformatter_nonce_bytes = 0",
+            "context.formatter_nonce_bytes",
+            "1 to 64",
+        ),
+        (
+            "[context]\nformatter_nonce_bytes = 65",
+            "context.formatter_nonce_bytes",
+            "1 to 64",
+        ),
+        (
+            "[context]\nsnapshot_tokens = 1",
+            "context.snapshot_tokens",
+            "assembled layout",
+        ),
+        (
+            "[context]\nreserve_min = 5000",
+            "context.reserve_min",
+            "context.reserve_max",
+        ),
+        (
+            "[memory]\nmax_batch = 0",
+            "memory.max_batch",
+            "0 would refuse",
+        ),
     ]);
 }
 
 #[test]
 fn limits_that_refuse_everything_are_refused() {
     assert_only(&[
-        ("[server]\nmax_messages = 0", "server.max_messages", "0 would refuse"),
+        (
+            "[server]\nmax_messages = 0",
+            "server.max_messages",
+            "0 would refuse",
+        ),
         ("[server]\norg_share = 0.0", "server.org_share", "above 0"),
         ("[server]\norg_share = 1.1", "server.org_share", "at most 1"),
         ("[server]\norg_share = nan", "server.org_share", "above 0"),
-        ("[server]\nmax_bytes_in_flight = 1_000_000", "server.max_bytes_in_flight", "server.max_body_bytes"),
-        ("[upstream]\nconnect_timeout_ms = 0", "upstream.connect_timeout_ms", "0 would refuse"),
-        ("[rate_limit]\ndefault_rpm = 0", "rate_limit.default_rpm", "0 would refuse everything; leave it out"),
-        ("[rate_limit]\ndefault_tpm = 0", "rate_limit.default_tpm", "leave it out"),
-        ("[rate_limit.token]\nstreams = 0", "rate_limit.token.streams", "leave it out"),
-        ("[rate_limit.ids.acme]\nrpm = 1", "rate_limit.ids.acme", "a UUID"),
+        (
+            "[server]\nmax_bytes_in_flight = 1_000_000",
+            "server.max_bytes_in_flight",
+            "server.max_body_bytes",
+        ),
+        (
+            "[upstream]\nconnect_timeout_ms = 0",
+            "upstream.connect_timeout_ms",
+            "0 would refuse",
+        ),
+        (
+            "[rate_limit]\ndefault_rpm = 0",
+            "rate_limit.default_rpm",
+            "0 would refuse everything; leave it out",
+        ),
+        (
+            "[rate_limit]\ndefault_tpm = 0",
+            "rate_limit.default_tpm",
+            "leave it out",
+        ),
+        (
+            "[rate_limit.token]\nstreams = 0",
+            "rate_limit.token.streams",
+            "leave it out",
+        ),
+        (
+            "[rate_limit.ids.acme]\nrpm = 1",
+            "rate_limit.ids.acme",
+            "a UUID",
+        ),
         ("[log]\nlevel = 'ibex=loud'", "log.level", "error, warn"),
-        ("[keys]\ntoken_digest = 'c2hvcnQ='", "keys.token_digest", "exactly 32 bytes"),
+        (
+            "[keys]\ntoken_digest = 'c2hvcnQ='",
+            "keys.token_digest",
+            "exactly 32 bytes",
+        ),
     ]);
     let zero = format!("[rate_limit.ids.{ORG}]\ntpm = 0");
     assert_only(&[(&zero, &format!("rate_limit.ids.{ORG}.tpm"), "leave it out")]);
@@ -80,15 +159,44 @@ fn providers_that_cannot_be_called_are_refused() {
         assert_only(&[(&provider(url), "providers.a.base_url", reason)]);
     }
     let production = |url: &str| format!("env = 'production'\n{}", provider(url));
-    assert_only(&[(&production("http://10.0.0.1/v1"), "providers.a.base_url", "https outside development")]);
-    for url in ["http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1", "https://h/v1"] {
-        assert_eq!(validate(&toml::from_str(&production(url)).unwrap()), [], "{url}");
+    assert_only(&[(
+        &production("http://10.0.0.1/v1"),
+        "providers.a.base_url",
+        "https outside development",
+    )]);
+    for url in [
+        "http://127.0.0.1:1/v1",
+        "http://localhost:1/v1",
+        "http://[::1]:1/v1",
+        "https://h/v1",
+    ] {
+        assert_eq!(
+            validate(&toml::from_str(&production(url)).unwrap()),
+            [],
+            "{url}"
+        );
     }
     assert_only(&[
-        ("[providers.a]\nbase_url = 'https://h'", "providers.a.api_key", "IBEX_PROVIDERS__A__API_KEY, or auth = \"none\""),
-        ("[providers.openai]\nbase_url = 'https://h'", "providers.openai.api_key", "OPENAI_API_KEY"),
-        ("[providers.a]\nbase_url = 'https://h'\napi_key = \"k\\n\"", "providers.a.api_key", "line break"),
-        ("[providers.A]\nbase_url = 'https://h'\nauth = 'none'", "providers.A", "lower-case"),
+        (
+            "[providers.a]\nbase_url = 'https://h'",
+            "providers.a.api_key",
+            "IBEX_PROVIDERS__A__API_KEY, or auth = \"none\"",
+        ),
+        (
+            "[providers.openai]\nbase_url = 'https://h'",
+            "providers.openai.api_key",
+            "OPENAI_API_KEY",
+        ),
+        (
+            "[providers.a]\nbase_url = 'https://h'\napi_key = \"k\\n\"",
+            "providers.a.api_key",
+            "line break",
+        ),
+        (
+            "[providers.A]\nbase_url = 'https://h'\nauth = 'none'",
+            "providers.A",
+            "lower-case",
+        ),
     ]);
 }
 
@@ -99,31 +207,62 @@ fn exactly_one_of_several_providers_is_the_default() {
             "[providers.a]\nbase_url = 'https://h'\nauth = 'none'\ndefault = {a}\n[providers.b]\nbase_url = 'https://h'\nauth = 'none'\ndefault = {b}\n"
         )
     };
-    assert_only(&[(&text(false, false), "providers", "2 providers (a, b)"), (&text(true, true), "providers", "exactly one")]);
+    assert_only(&[
+        (&text(false, false), "providers", "2 providers (a, b)"),
+        (&text(true, true), "providers", "exactly one"),
+    ]);
     assert_eq!(validate(&toml::from_str(&text(true, false)).unwrap()), []);
 }
 
 #[test]
 fn models_and_rules_must_make_sense() {
     assert_only(&[
-        ("[[models]]\npattern = 'a'\nprovider = 'openai'", "models[0].provider", "no configured provider"),
+        (
+            "[[models]]\npattern = 'a'\nprovider = 'openai'",
+            "models[0].provider",
+            "no configured provider",
+        ),
         (
             "[providers.openai]\nbase_url = 'https://h'\nauth = 'none'\n[[models]]\npattern = 'a'\nprovider = 'opanai'",
             "models[0].provider",
             "did you mean openai?",
         ),
-        ("[[models]]\npattern = 'a['", "models[0].pattern", "is not a glob"),
-        ("[[models]]\npattern = ''", "models[0].pattern", "must not be empty"),
-        ("[[models]]\npattern = 'a'\ncontext_window = 0", "models[0].context_window", "0 would"),
-        ("[[policy.rules]]\nmodel = '{a'\neffect = 'deny'", "policy.rules[0].model", "is not a glob"),
+        (
+            "[[models]]\npattern = 'a['",
+            "models[0].pattern",
+            "is not a glob",
+        ),
+        (
+            "[[models]]\npattern = ''",
+            "models[0].pattern",
+            "must not be empty",
+        ),
+        (
+            "[[models]]\npattern = 'a'\ncontext_window = 0",
+            "models[0].context_window",
+            "0 would",
+        ),
+        (
+            "[[policy.rules]]\nmodel = '{a'\neffect = 'deny'",
+            "policy.rules[0].model",
+            "is not a glob",
+        ),
     ]);
 }
 
 /// An issuer with good claims and the given further lines.
 fn issuer(lines: &str) -> String {
-    let claims = [("issuer", "'https://i'".to_owned()), ("audience", "['ibex']".to_owned()), ("orgs", format!("['{ORG}']"))];
-    let missing = claims.iter().filter(|(key, _)| !lines.lines().any(|line| line.starts_with(key)));
-    let claims: Vec<String> = missing.map(|(key, value)| format!("{key} = {value}")).collect();
+    let claims = [
+        ("issuer", "'https://i'".to_owned()),
+        ("audience", "['ibex']".to_owned()),
+        ("orgs", format!("['{ORG}']")),
+    ];
+    let missing = claims
+        .iter()
+        .filter(|(key, _)| !lines.lines().any(|line| line.starts_with(key)));
+    let claims: Vec<String> = missing
+        .map(|(key, value)| format!("{key} = {value}"))
+        .collect();
     format!("[[auth.issuers]]\n{}\n{lines}\n", claims.join("\n"))
 }
 
@@ -138,37 +277,105 @@ fn issuers_with_one_key_source_are_accepted() {
         hs256.as_str(),
         "[[auth.issuers.keys]]\nalgorithm = 'EdDSA'\npublic_key_pem = '-----BEGIN PUBLIC KEY-----'",
     ] {
-        assert_eq!(validate(&toml::from_str(&issuer(lines)).unwrap()), [], "{lines}");
+        assert_eq!(
+            validate(&toml::from_str(&issuer(lines)).unwrap()),
+            [],
+            "{lines}"
+        );
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of refused issuers")]
 fn issuers_that_would_accept_too_much_are_refused() {
     let cases = [
-        (String::new(), "auth.issuers[0].keys", "one of keys and jwks_url"),
-        (format!("{KEY_SET}\n[[auth.issuers.keys]]\nalgorithm = 'HS256'\nsecret = '{SECRET}'"), "auth.issuers[0].jwks_url", "not both"),
-        ("jwks_url = 'https://i/keys'\nalgorithms = ['RS256', 'HS256']".to_owned(), "auth.issuers[0].algorithms", "RS256"),
-        ("jwks_url = 'https://i/keys'\nalgorithms = ['none']".to_owned(), "auth.issuers[0].algorithms", "RS256"),
-        ("jwks_url = 'http://i/keys'\nalgorithms = ['RS256']".to_owned(), "auth.issuers[0].jwks_url", "must be https"),
-        (format!("audience = []\n{KEY_SET}"), "auth.issuers[0].audience", "at least one"),
-        (format!("orgs = []\n{KEY_SET}"), "auth.issuers[0].orgs", "at least one"),
-        (format!("user_claim = ''\n{KEY_SET}"), "auth.issuers[0].user_claim", "not be empty"),
-        (format!("leeway_s = 301\n{KEY_SET}"), "auth.issuers[0].leeway_s", "at most 300"),
-        (format!("default_permissions = ['Chat']\n{KEY_SET}"), "auth.issuers[0].default_permissions", "MemoryRead"),
-        ("[[auth.issuers.keys]]\nalgorithm = 'HS256'\nsecret = 'c2hvcnQ='".to_owned(), "auth.issuers[0].keys[0].secret", "32 bytes"),
-        ("[[auth.issuers.keys]]\nalgorithm = 'HS256'".to_owned(), "auth.issuers[0].keys[0]", "exactly one of"),
-        (format!("[[auth.issuers.keys]]\nalgorithm = 'RS256'\nsecret = '{SECRET}'"), "auth.issuers[0].keys[0].secret", "public key"),
-        (format!("[[auth.issuers.keys]]\nalgorithm = 'none'\nsecret = '{SECRET}'"), "auth.issuers[0].keys[0].algorithm", "HS256, RS256"),
+        (
+            String::new(),
+            "auth.issuers[0].keys",
+            "one of keys and jwks_url",
+        ),
+        (
+            format!("{KEY_SET}\n[[auth.issuers.keys]]\nalgorithm = 'HS256'\nsecret = '{SECRET}'"),
+            "auth.issuers[0].jwks_url",
+            "not both",
+        ),
+        (
+            "jwks_url = 'https://i/keys'\nalgorithms = ['RS256', 'HS256']".to_owned(),
+            "auth.issuers[0].algorithms",
+            "RS256",
+        ),
+        (
+            "jwks_url = 'https://i/keys'\nalgorithms = ['none']".to_owned(),
+            "auth.issuers[0].algorithms",
+            "RS256",
+        ),
+        (
+            "jwks_url = 'http://i/keys'\nalgorithms = ['RS256']".to_owned(),
+            "auth.issuers[0].jwks_url",
+            "must be https",
+        ),
+        (
+            format!("audience = []\n{KEY_SET}"),
+            "auth.issuers[0].audience",
+            "at least one",
+        ),
+        (
+            format!("orgs = []\n{KEY_SET}"),
+            "auth.issuers[0].orgs",
+            "at least one",
+        ),
+        (
+            format!("user_claim = ''\n{KEY_SET}"),
+            "auth.issuers[0].user_claim",
+            "not be empty",
+        ),
+        (
+            format!("leeway_s = 301\n{KEY_SET}"),
+            "auth.issuers[0].leeway_s",
+            "at most 300",
+        ),
+        (
+            format!("default_permissions = ['Chat']\n{KEY_SET}"),
+            "auth.issuers[0].default_permissions",
+            "MemoryRead",
+        ),
+        (
+            "[[auth.issuers.keys]]\nalgorithm = 'HS256'\nsecret = 'c2hvcnQ='".to_owned(),
+            "auth.issuers[0].keys[0].secret",
+            "32 bytes",
+        ),
+        (
+            "[[auth.issuers.keys]]\nalgorithm = 'HS256'".to_owned(),
+            "auth.issuers[0].keys[0]",
+            "exactly one of",
+        ),
+        (
+            format!("[[auth.issuers.keys]]\nalgorithm = 'RS256'\nsecret = '{SECRET}'"),
+            "auth.issuers[0].keys[0].secret",
+            "public key",
+        ),
+        (
+            format!("[[auth.issuers.keys]]\nalgorithm = 'none'\nsecret = '{SECRET}'"),
+            "auth.issuers[0].keys[0].algorithm",
+            "HS256, RS256",
+        ),
     ];
     for (lines, key, reason) in &cases {
         assert_only(&[(&issuer(lines), key, reason)]);
     }
-    assert_only(&[(&format!("{}{}", issuer(KEY_SET), issuer(KEY_SET)), "auth.issuers[1].issuer", "same issuer")]);
+    assert_only(&[(
+        &format!("{}{}", issuer(KEY_SET), issuer(KEY_SET)),
+        "auth.issuers[1].issuer",
+        "same issuer",
+    )]);
 }
 
 #[test]
 fn a_loopback_key_set_is_for_development_only() {
-    let mut config: Config = toml::from_str(&issuer("jwks_url = 'http://127.0.0.1:9/keys'\nalgorithms = ['RS256']")).unwrap();
+    let mut config: Config = toml::from_str(&issuer(
+        "jwks_url = 'http://127.0.0.1:9/keys'\nalgorithms = ['RS256']",
+    ))
+    .unwrap();
     assert_eq!(validate(&config), []);
     config.env = Environment::Production;
     assert_eq!(validate(&config).len(), 1);

@@ -51,7 +51,7 @@ impl Level {
 
 /// A level with the identifier counted there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(Level, Uuid);
+pub(super) struct Key(Level, Uuid);
 
 /// Who is counted.
 #[derive(Debug, Clone, Copy)]
@@ -96,8 +96,15 @@ impl Figures {
     /// Reads the configuration. Keys of `ids` that are no UUIDs were refused by validation.
     #[must_use]
     pub fn new(config: &RateLimitConfig) -> Self {
-        let ids = config.ids.iter().filter_map(|(id, figures)| Some((id.parse().ok()?, *figures))).collect();
-        Self { config: Arc::new(config.clone()), ids: Arc::new(ids) }
+        let ids = config
+            .ids
+            .iter()
+            .filter_map(|(id, figures)| Some((id.parse().ok()?, *figures)))
+            .collect();
+        Self {
+            config: Arc::new(config.clone()),
+            ids: Arc::new(ids),
+        }
     }
 
     fn level(&self, level: Level) -> &LimitOverride {
@@ -111,17 +118,23 @@ impl Figures {
 
     fn rpm(&self, level: Level, id: Option<Uuid>) -> Option<NonZeroU32> {
         let own = id.and_then(|id| self.ids.get(&id)).and_then(|o| o.rpm);
-        NonZeroU32::new(own.or(self.level(level).rpm).unwrap_or(self.config.default_rpm))
+        NonZeroU32::new(
+            own.or(self.level(level).rpm)
+                .unwrap_or(self.config.default_rpm),
+        )
     }
 
     fn tpm(&self, level: Level, id: Option<Uuid>) -> Option<NonZeroU32> {
         let own = id.and_then(|id| self.ids.get(&id)).and_then(|o| o.tpm);
-        own.or(self.level(level).tpm).or(self.config.default_tpm).and_then(NonZeroU32::new)
+        own.or(self.level(level).tpm)
+            .or(self.config.default_tpm)
+            .and_then(NonZeroU32::new)
     }
 
-    pub(super) fn streams(&self, level: Level, key: Key) -> Option<u32> {
+    pub(in crate::limits) fn streams(&self, level: Level, key: Key) -> Option<u32> {
         let own = self.ids.get(&key.1).and_then(|o| o.streams);
-        own.or(self.level(level).streams).or(self.config.default_streams)
+        own.or(self.level(level).streams)
+            .or(self.config.default_streams)
     }
 }
 
@@ -140,13 +153,19 @@ pub struct Limited {
 
 impl Limited {
     pub(super) fn streams(level: Level, limit: u32) -> Self {
-        Self { what: "streams", level, limit, wait: Some(Duration::from_secs(1)) }
+        Self {
+            what: "streams",
+            level,
+            limit,
+            wait: Some(Duration::from_secs(1)),
+        }
     }
 
     /// Whole seconds, rounded up, at least one: after them the request passes.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
-        self.wait.map(|w| (w.as_secs() + u64::from(w.subsec_nanos() > 0)).max(1))
+        self.wait
+            .map(|w| (w.as_secs() + u64::from(w.subsec_nanos() > 0)).max(1))
     }
 }
 
@@ -158,8 +177,11 @@ pub struct RateHeaders {
     reset: Duration,
 }
 
-const FAMILY: [HeaderName; 3] =
-    [HeaderName::from_static("x-ratelimit-limit"), HeaderName::from_static("x-ratelimit-remaining"), HeaderName::from_static("x-ratelimit-reset")];
+const FAMILY: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
 const OPENAI_REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),
@@ -175,7 +197,11 @@ impl RateHeaders {
     /// The figures of a refusal: nothing left until `reset`.
     #[must_use]
     pub fn spent(limit: u32, reset: Duration) -> Self {
-        Self { limit, remaining: 0, reset }
+        Self {
+            limit,
+            remaining: 0,
+            reset,
+        }
     }
 
     /// Both header families for requests: `X-RateLimit-*` (reset as Unix seconds) and OpenAI's (reset as a duration).
@@ -183,8 +209,17 @@ impl RateHeaders {
     pub fn requests(&self, now: jiff::Timestamp) -> [(HeaderName, HeaderValue); 6] {
         let [limit, remaining, reset] = FAMILY;
         let [a, b, c] = self.openai(OPENAI_REQUESTS);
-        let reset_at = now.as_second() + i64::try_from(self.reset.as_secs()).unwrap_or(0) + i64::from(self.reset.subsec_nanos() > 0);
-        [(limit, self.limit.into()), (remaining, self.remaining.into()), (reset, reset_at.into()), a, b, c]
+        let reset_at = now.as_second()
+            + i64::try_from(self.reset.as_secs()).unwrap_or(0)
+            + i64::from(self.reset.subsec_nanos() > 0);
+        [
+            (limit, self.limit.into()),
+            (remaining, self.remaining.into()),
+            (reset, reset_at.into()),
+            a,
+            b,
+            c,
+        ]
     }
 
     /// OpenAI's header family for tokens.
@@ -196,7 +231,14 @@ impl RateHeaders {
     fn openai(&self, names: [HeaderName; 3]) -> [(HeaderName, HeaderValue); 3] {
         let [limit, remaining, reset] = names;
         let duration = format!("{}ms", self.reset.as_millis());
-        [(limit, self.limit.into()), (remaining, self.remaining.into()), (reset, HeaderValue::try_from(duration).unwrap_or(HeaderValue::from_static("0ms")))]
+        [
+            (limit, self.limit.into()),
+            (remaining, self.remaining.into()),
+            (
+                reset,
+                HeaderValue::try_from(duration).unwrap_or(HeaderValue::from_static("0ms")),
+            ),
+        ]
     }
 }
 
@@ -225,7 +267,11 @@ struct Meter {
 
 impl Meter {
     fn new(what: &'static str) -> Self {
-        Self { what, clock: TokioClock(tokio::time::Instant::now()), buckets: DashMap::default() }
+        Self {
+            what,
+            clock: TokioClock(tokio::time::Instant::now()),
+            buckets: DashMap::default(),
+        }
     }
 
     fn buckets(&self, level: Level, quota: NonZeroU32) -> Arc<Buckets> {
@@ -234,21 +280,43 @@ impl Meter {
         }
         let make = || {
             let store = DashMapStateStore::default();
-            let plain = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(Quota::per_minute(quota), store, self.clock.clone());
+            let plain = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(
+                Quota::per_minute(quota),
+                store,
+                self.clock.clone(),
+            );
             Arc::new(plain.with_middleware())
         };
         Arc::clone(&self.buckets.entry((level, quota)).or_insert_with(make))
     }
 
-    fn check(&self, level: Level, id: Uuid, quota: NonZeroU32, n: NonZeroU32) -> Result<RateHeaders, Limited> {
-        let refused = |wait| Limited { what: self.what, level, limit: quota.get(), wait };
-        let outcome = self.buckets(level, quota).check_key_n(&id, n).map_err(|_| refused(None))?;
+    fn check(
+        &self,
+        level: Level,
+        id: Uuid,
+        quota: NonZeroU32,
+        n: NonZeroU32,
+    ) -> Result<RateHeaders, Limited> {
+        let refused = |wait| Limited {
+            what: self.what,
+            level,
+            limit: quota.get(),
+            wait,
+        };
+        let outcome = self
+            .buckets(level, quota)
+            .check_key_n(&id, n)
+            .map_err(|_| refused(None))?;
         match outcome {
             Ok(state) => {
                 let remaining = state.remaining_burst_capacity();
                 let spent = u64::from(quota.get().saturating_sub(remaining));
                 let reset = Duration::from_nanos(60_000_000_000 / u64::from(quota.get()) * spent);
-                Ok(RateHeaders { limit: quota.get(), remaining, reset })
+                Ok(RateHeaders {
+                    limit: quota.get(),
+                    remaining,
+                    reset,
+                })
             }
             Err(not_until) => Err(refused(Some(wait(&not_until, &self.clock)))),
         }
@@ -256,7 +324,10 @@ impl Meter {
 }
 
 fn wait(refusal: &NotUntil<Nanos>, clock: &TokioClock) -> Duration {
-    refusal.earliest_possible().duration_since(clock.now()).into()
+    refusal
+        .earliest_possible()
+        .duration_since(clock.now())
+        .into()
 }
 
 /// Request and token rates of the process.
@@ -271,7 +342,11 @@ impl Rates {
     /// Empty buckets with the configured figures.
     #[must_use]
     pub fn new(figures: Figures) -> Self {
-        Self { figures, requests: Meter::new("requests"), tokens: Meter::new("tokens") }
+        Self {
+            figures,
+            requests: Meter::new("requests"),
+            tokens: Meter::new("tokens"),
+        }
     }
 
     /// Counts one request at every level; answers with the tightest level's figures.
@@ -280,12 +355,13 @@ impl Rates {
     /// When a level is over its rate.
     pub fn request(&self, subject: &Subject) -> Result<RateHeaders, Limited> {
         let figure = |level, id| self.figures.rpm(level, id);
-        self.spend(&self.requests, subject, NonZeroU32::MIN, figure)?.ok_or_else(|| Limited {
-            what: "requests",
-            level: Level::Global,
-            limit: 0,
-            wait: None,
-        })
+        self.spend(&self.requests, subject, NonZeroU32::MIN, figure)?
+            .ok_or(Limited {
+                what: "requests",
+                level: Level::Global,
+                limit: 0,
+                wait: None,
+            })
     }
 
     /// Counts `tokens` at every level that limits tokens; `None` when none does.
@@ -293,8 +369,12 @@ impl Rates {
     /// # Errors
     /// When a level is over its rate. Without `wait` the request is larger than a whole minute's allowance and can never pass.
     pub fn tokens(&self, subject: &Subject, tokens: u32) -> Result<Option<RateHeaders>, Limited> {
-        let Some(n) = NonZeroU32::new(tokens) else { return Ok(None) };
-        self.spend(&self.tokens, subject, n, |level, id| self.figures.tpm(level, id))
+        let Some(n) = NonZeroU32::new(tokens) else {
+            return Ok(None);
+        };
+        self.spend(&self.tokens, subject, n, |level, id| {
+            self.figures.tpm(level, id)
+        })
     }
 
     fn spend(
@@ -307,7 +387,9 @@ impl Rates {
         let mut tightest: Option<RateHeaders> = None;
         for level in Level::NARROW_TO_WIDE {
             let Key(_, id) = subject.key(level);
-            let Some(quota) = figure(level, Some(id)) else { continue };
+            let Some(quota) = figure(level, Some(id)) else {
+                continue;
+            };
             let state = meter.check(level, id, quota, n)?;
             if tightest.is_none_or(|t| state.remaining < t.remaining) {
                 tightest = Some(state);

@@ -9,11 +9,19 @@ use super::{Figures, Level, Rates, Subject};
 use crate::config::{LimitOverride, RateLimitConfig};
 
 fn subject() -> Subject {
-    Subject { token: Uuid::new_v4(), agent: Uuid::new_v4(), org: Uuid::new_v4() }
+    Subject {
+        token: Uuid::new_v4(),
+        agent: Uuid::new_v4(),
+        org: Uuid::new_v4(),
+    }
 }
 
 fn figures(edit: impl FnOnce(&mut RateLimitConfig)) -> Figures {
-    let mut config = RateLimitConfig { default_rpm: 1_000, default_streams: None, ..RateLimitConfig::default() };
+    let mut config = RateLimitConfig {
+        default_rpm: 1_000,
+        default_streams: None,
+        ..RateLimitConfig::default()
+    };
     edit(&mut config);
     Figures::new(&config)
 }
@@ -24,8 +32,13 @@ async fn a_call_after_retry_after_passes_and_one_before_does_not() {
     let who = subject();
     assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(1));
     assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(0));
-    let refused = rates.request(&who).expect_err("the third is over the limit");
-    assert_eq!((refused.level, refused.limit, refused.retry_after()), (Level::Token, 2, Some(30)));
+    let refused = rates
+        .request(&who)
+        .expect_err("the third is over the limit");
+    assert_eq!(
+        (refused.level, refused.limit, refused.retry_after()),
+        (Level::Token, 2, Some(30))
+    );
     tokio::time::advance(Duration::from_secs(29)).await;
     assert!(rates.request(&who).is_err());
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -42,17 +55,36 @@ async fn a_refusal_at_the_narrow_level_costs_the_wide_one_nothing() {
     for _ in 0..10 {
         let _spent = rates.request(&noisy);
     }
-    let quiet = Subject { token: Uuid::new_v4(), ..noisy };
-    assert_eq!(rates.request(&quiet).map(|h| h.remaining), Ok(0), "the token's own limit of 1 is the tightest");
-    let third = Subject { token: Uuid::new_v4(), ..noisy };
-    assert!(rates.request(&third).is_ok(), "the organisation has only been charged twice");
+    let quiet = Subject {
+        token: Uuid::new_v4(),
+        ..noisy
+    };
+    assert_eq!(
+        rates.request(&quiet).map(|h| h.remaining),
+        Ok(0),
+        "the token's own limit of 1 is the tightest"
+    );
+    let third = Subject {
+        token: Uuid::new_v4(),
+        ..noisy
+    };
+    assert!(
+        rates.request(&third).is_ok(),
+        "the organisation has only been charged twice"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_identifier_may_have_a_figure_of_its_own() {
     let who = subject();
     let rates = Rates::new(figures(|c| {
-        c.ids.insert(who.org.to_string(), LimitOverride { rpm: Some(1), ..LimitOverride::default() });
+        c.ids.insert(
+            who.org.to_string(),
+            LimitOverride {
+                rpm: Some(1),
+                ..LimitOverride::default()
+            },
+        );
     }));
     assert!(rates.request(&who).is_ok());
     assert_eq!(rates.request(&who).map_err(|l| l.level), Err(Level::Org));
@@ -79,12 +111,22 @@ async fn slots_come_back_on_every_way_out() {
     for _ in 0..300 {
         let first = slots.take(&who).expect("free");
         let second = slots.take(&who).expect("free");
-        assert_eq!(slots.take(&who).map_err(|l| l.level).err(), Some(Level::Token));
+        assert_eq!(
+            slots.take(&who).map_err(|l| l.level).err(),
+            Some(Level::Token)
+        );
         drop((first, second));
     }
-    let other = Subject { token: Uuid::new_v4(), ..who };
+    let other = Subject {
+        token: Uuid::new_v4(),
+        ..who
+    };
     let _held = [slots.take(&who), slots.take(&who), slots.take(&other)].map(|s| s.expect("free"));
-    assert_eq!(slots.take(&other).map_err(|l| l.level).err(), Some(Level::Org), "the token level's slot is given back");
+    assert_eq!(
+        slots.take(&other).map_err(|l| l.level).err(),
+        Some(Level::Org),
+        "the token level's slot is given back"
+    );
     drop(_held);
     assert_eq!(slots.taken(), 0);
 }

@@ -133,15 +133,27 @@ impl HotSet {
     ///
     /// # Errors
     /// When the deadline passes first or the store fails.
-    pub async fn members(&self, scope: &Scope, limit: usize, deadline: Instant) -> Result<Vec<Arc<Memory>>, BranchError> {
+    pub async fn members(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError> {
         let partitions = self.index.partitions(scope, deadline).await?;
         let now = self.index.now();
         let mut members: Vec<(f32, Arc<Memory>)> = Vec::new();
         for partition in &partitions {
             refresh(partition, now, deadline)?;
             partition.read(|columns| {
-                let rows = columns.hot.members.iter().filter_map(|m| Some((m.standing, columns.memory(m.row)?)));
-                members.extend(rows.filter(|(_, memory)| memory.is_current(now)).map(|(standing, memory)| (standing, Arc::clone(memory))));
+                let rows = columns
+                    .hot
+                    .members
+                    .iter()
+                    .filter_map(|m| Some((m.standing, columns.memory(m.row)?)));
+                members.extend(
+                    rows.filter(|(_, memory)| memory.is_current(now))
+                        .map(|(standing, memory)| (standing, Arc::clone(memory))),
+                );
             });
         }
         members.retain(|(_, memory)| memory.partition.visible_to(scope));

@@ -320,17 +320,31 @@ fn a_dialogue_turn_is_found_by_the_turn_before_it() {
 #[test]
 fn a_pair_is_scored_as_one_text_whatever_the_order_of_arrival() {
     let key = key(None);
-    let (first, second) = (turn(&key, 0, "Ann: tea tea"), turn(&key, 1, "Bob: tea milk"));
+    let (first, second) = (
+        turn(&key, 0, "Ann: tea tea"),
+        turn(&key, 1, "Bob: tea milk"),
+    );
     for memories in [[first.clone(), second.clone()], [second.clone(), first]] {
-        let at = memories.iter().position(|memory| memory.id == second.id).unwrap();
+        let at = memories
+            .iter()
+            .position(|memory| memory.id == second.id)
+            .unwrap();
         let partitions = [partition(&key, memories)];
         let weights = TermWeights::new(&words("tea"), &partitions);
         let pass = Pass::run(&words("tea"), &weights, &partitions[0], far()).unwrap();
         // Three teas in a text of average length: BM25's length factor is 1.
         let expected = weights.total * 3.0 * (K1 + 1.0) / (3.0 + K1);
-        assert!((pass.lexical[at].pair - expected).abs() < 1e-4, "{:?}", pass.lexical);
+        assert!(
+            (pass.lexical[at].pair - expected).abs() < 1e-4,
+            "{:?}",
+            pass.lexical
+        );
         let alone = &pass.lexical[1 - at];
-        assert_eq!((alone.pair, alone.pair_mass), (alone.own, alone.mass), "nothing stands before it");
+        assert_eq!(
+            (alone.pair, alone.pair_mass),
+            (alone.own, alone.mass),
+            "nothing stands before it"
+        );
     }
 }
 
@@ -526,7 +540,12 @@ impl MemoryStore for Shelf {
     ) -> Result<Option<PartitionKey>, StoreError> {
         unused()
     }
-    async fn bump_retrieved(&self, _: Vec<MemoryId>, _: Timestamp) -> Result<(), StoreError> {
+    async fn bump_retrieved(
+        &self,
+        _: &[PartitionKey],
+        _: Vec<MemoryId>,
+        _: Timestamp,
+    ) -> Result<(), StoreError> {
         unused()
     }
     async fn count_memories(&self, _: &PartitionKey) -> Result<u64, StoreError> {

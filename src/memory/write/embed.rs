@@ -23,13 +23,25 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let model: Arc<str> = app.embedder.model().into();
     let vectors = match embedded {
         Ok(vectors) if vectors.len() == texts.len() => vectors,
-        Ok(_) => return refuse(batch, "the embedder answered with another number of vectors"),
+        Ok(_) => {
+            return refuse(
+                batch,
+                "the embedder answered with another number of vectors",
+            );
+        }
         Err(error) => return refuse(batch, error.0),
     };
     for (member, vector) in batch.going().zip(vectors) {
-        let Member::Going(memory) = member else { continue };
-        memory.tokens = app.counter.counts(&crate::request::context::format::escape(&memory.content));
-        memory.embedding = Some(Embedding { model: Arc::clone(&model), vector: vector.into() });
+        let Member::Going(memory) = member else {
+            continue;
+        };
+        memory.tokens = app
+            .counter
+            .counts(&crate::request::context::format::escape(&memory.content));
+        memory.embedding = Some(Embedding {
+            model: Arc::clone(&model),
+            vector: vector.into(),
+        });
     }
 }
 

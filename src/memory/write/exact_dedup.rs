@@ -19,7 +19,11 @@ use super::{Batch, Member, WriteError};
 #[must_use]
 pub fn content_hash(content: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    let folded: String = content.nfkc().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect();
+    let folded: String = content
+        .nfkc()
+        .filter(|c| !is_invisible(*c))
+        .flat_map(char::to_lowercase)
+        .collect();
     for (i, word) in folded.split_whitespace().enumerate() {
         if i > 0 {
             hasher.update(b" ");
@@ -37,13 +41,19 @@ const fn is_invisible(c: char) -> bool {
 pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch) {
     let mut first: HashMap<[u8; 32], MemoryId, foldhash::fast::RandomState> = HashMap::default();
     for member in batch.going() {
-        let Member::Going(memory) = member else { continue };
+        let Member::Going(memory) = member else {
+            continue;
+        };
         memory.content_hash = content_hash(&memory.content);
         if let Some(earlier) = first.get(&memory.content_hash) {
             *member = Member::Refused(WriteError::Duplicate(*earlier));
             continue;
         }
-        match app.store.memory_by_hash(partition, memory.content_hash).await {
+        match app
+            .store
+            .memory_by_hash(partition, memory.content_hash)
+            .await
+        {
             Ok(None) => {
                 first.insert(memory.content_hash, memory.id);
             }
@@ -61,7 +71,8 @@ pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch
 
 /// A repeated write is a use of the memory. Telemetry, so it does not hold up the answer.
 fn bump(app: &App, partition: &PartitionKey, existing: MemoryId) {
-    app.uses.note(std::iter::once((partition.clone(), existing)));
+    app.uses
+        .note(std::iter::once((partition.clone(), existing)));
 }
 
 #[cfg(test)]
@@ -71,11 +82,20 @@ mod tests {
     #[test]
     fn case_spacing_composition_and_invisible_characters_do_not_make_another_text() {
         let first = content_hash("Zora likes owls.");
-        for same in [" zora  LIKES owls. ", "Zora\tlikes\nowls.", "Zo\u{200b}ra likes owls.", "Zora likes owls\u{ff0e}"] {
+        for same in [
+            " zora  LIKES owls. ",
+            "Zora\tlikes\nowls.",
+            "Zo\u{200b}ra likes owls.",
+            "Zora likes owls\u{ff0e}",
+        ] {
             assert_eq!(content_hash(same), first, "{same:?}");
         }
         assert_eq!(content_hash("Zo\u{eb}"), content_hash("Zoe\u{308}"));
-        for other in ["Zora likes owls", "Zora likes owl s.", "Zora dislikes owls."] {
+        for other in [
+            "Zora likes owls",
+            "Zora likes owl s.",
+            "Zora dislikes owls.",
+        ] {
             assert_ne!(content_hash(other), first, "{other:?}");
         }
     }

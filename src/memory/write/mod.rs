@@ -71,7 +71,11 @@ impl From<WriteError> for ApiError {
 }
 
 /// Writes the memories of one request into the principal's write partition; an outcome for each, in order.
-pub async fn write(app: &App, principal: &Principal, inputs: &[&RawValue]) -> Vec<Result<Arc<Memory>, WriteError>> {
+pub async fn write(
+    app: &App,
+    principal: &Principal,
+    inputs: &[&RawValue],
+) -> Vec<Result<Arc<Memory>, WriteError>> {
     let partition = PartitionKey::for_write(principal.scope());
     let mut batch = Batch::new(inputs.len());
     validate::stage(app, &partition, inputs, &mut batch);
@@ -81,7 +85,11 @@ pub async fn write(app: &App, principal: &Principal, inputs: &[&RawValue]) -> Ve
     after_commit::stage(app, &mut batch);
     let outcomes = batch.finish();
     for outcome in &outcomes {
-        app.metrics.memory_write(outcome.as_ref().map_or_else(WriteError::label, |_| "stored"));
+        app.metrics.memory_write(
+            outcome
+                .as_ref()
+                .map_or_else(WriteError::label, |_| "stored"),
+        );
     }
     outcomes
 }
@@ -105,12 +113,16 @@ struct Batch {
 
 impl Batch {
     fn new(size: usize) -> Self {
-        Self { members: Vec::with_capacity(size) }
+        Self {
+            members: Vec::with_capacity(size),
+        }
     }
 
     /// The members that are still going.
     fn going(&mut self) -> impl Iterator<Item = &mut Member> {
-        self.members.iter_mut().filter(|m| matches!(m, Member::Going(_)))
+        self.members
+            .iter_mut()
+            .filter(|m| matches!(m, Member::Going(_)))
     }
 
     fn finish(self) -> Vec<Result<Arc<Memory>, WriteError>> {

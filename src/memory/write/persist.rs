@@ -26,10 +26,17 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         Err(error) => return refuse(batch, &error.to_string()),
     };
     for (member, outcome) in batch.going().zip(outcomes) {
-        let Member::Going(memory) = member else { continue };
+        let Member::Going(memory) = member else {
+            continue;
+        };
         *member = match outcome {
-            InsertOutcome::Inserted { revision } => Member::Stored(Arc::new(Memory { revision, ..(**memory).clone() })),
-            InsertOutcome::Duplicate { existing } => Member::Refused(WriteError::Duplicate(existing)),
+            InsertOutcome::Inserted { revision } => Member::Stored(Arc::new(Memory {
+                revision,
+                ..(**memory).clone()
+            })),
+            InsertOutcome::Duplicate { existing } => {
+                Member::Refused(WriteError::Duplicate(existing))
+            }
         };
     }
 }

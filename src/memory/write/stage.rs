@@ -17,7 +17,13 @@ pub enum WriteStage {
 
 impl WriteStage {
     /// Every stage in order.
-    pub const ALL: [Self; 5] = [Self::Validate, Self::ExactDedup, Self::Embed, Self::Persist, Self::AfterCommit];
+    pub const ALL: [Self; 5] = [
+        Self::Validate,
+        Self::ExactDedup,
+        Self::Embed,
+        Self::Persist,
+        Self::AfterCommit,
+    ];
 
     /// The name in documents.
     #[must_use]

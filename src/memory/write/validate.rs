@@ -61,7 +61,11 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn take<T: DeserializeOwned>(&mut self, name: &'static str, expected: &'static str) -> Option<T> {
+    fn take<T: DeserializeOwned>(
+        &mut self,
+        name: &'static str,
+        expected: &'static str,
+    ) -> Option<T> {
         let raw = self.given.remove(name)?;
         if raw.get() == "null" {
             return None;
@@ -76,16 +80,35 @@ impl<'a> Fields<'a> {
     }
 
     fn fault(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
-        self.faults.push(FieldError { field: field.to_owned(), code, message: message.into() });
+        self.faults.push(FieldError {
+            field: field.to_owned(),
+            code,
+            message: message.into(),
+        });
     }
 }
 
-fn memory(limits: &MemoryConfig, partition: &PartitionKey, input: &RawValue, now: Timestamp) -> Result<Memory, Vec<FieldError>> {
-    let given = serde_json::from_str::<BTreeMap<String, &RawValue>>(input.get())
-        .map_err(|_| vec![FieldError { field: "memory".to_owned(), code: "INVALID_FORMAT", message: "must be a JSON object".to_owned() }])?;
-    let mut fields = Fields { given, faults: Vec::new() };
+fn memory(
+    limits: &MemoryConfig,
+    partition: &PartitionKey,
+    input: &RawValue,
+    now: Timestamp,
+) -> Result<Memory, Vec<FieldError>> {
+    let given = serde_json::from_str::<BTreeMap<String, &RawValue>>(input.get()).map_err(|_| {
+        vec![FieldError {
+            field: "memory".to_owned(),
+            code: "INVALID_FORMAT",
+            message: "must be a JSON object".to_owned(),
+        }]
+    })?;
+    let mut fields = Fields {
+        given,
+        faults: Vec::new(),
+    };
     let content = content(&mut fields, limits);
-    let confidence = fields.take::<f32>("confidence", "a number from 0 to 1").unwrap_or(DEFAULT_CONFIDENCE);
+    let confidence = fields
+        .take::<f32>("confidence", "a number from 0 to 1")
+        .unwrap_or(DEFAULT_CONFIDENCE);
     if !(0.0..=1.0).contains(&confidence) {
         fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
     }
@@ -139,24 +162,47 @@ fn content(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Arc<str> {
     } else if text.trim().is_empty() {
         fields.fault("content", "REQUIRED", "must not be empty");
     } else if text.chars().count() > limits.max_content_chars {
-        fields.fault("content", "TOO_LONG", format!("must be at most {} characters", limits.max_content_chars));
+        fields.fault(
+            "content",
+            "TOO_LONG",
+            format!("must be at most {} characters", limits.max_content_chars),
+        );
     }
     text.into()
 }
 
 /// Labels are validated as a set; without any, one is made from `category` and `confidence`. The primary label comes first.
 fn labels(fields: &mut Fields<'_>, confidence: f32) -> Vec<Label> {
-    let category = fields.take::<Category>("category", "procedural, factual, preference, behavioral or episodic");
-    let Some(mut labels) = fields.take::<Vec<Label>>("labels", "an array of {label, confidence}") else {
-        return vec![Label { label: category.unwrap_or(Category::Factual), confidence }];
+    let category = fields.take::<Category>(
+        "category",
+        "procedural, factual, preference, behavioral or episodic",
+    );
+    let Some(mut labels) = fields.take::<Vec<Label>>("labels", "an array of {label, confidence}")
+    else {
+        return vec![Label {
+            label: category.unwrap_or(Category::Factual),
+            confidence,
+        }];
     };
     if labels.is_empty() || labels.len() > MAX_LABELS {
-        fields.fault("labels", "TOO_MANY", format!("must hold 1 to {MAX_LABELS} labels; leave it out for none"));
+        fields.fault(
+            "labels",
+            "TOO_MANY",
+            format!("must hold 1 to {MAX_LABELS} labels; leave it out for none"),
+        );
     }
     if labels.iter().any(|l| !(0.0..=1.0).contains(&l.confidence)) {
-        fields.fault("labels", "RANGE_ERROR", "a label's confidence must be a number from 0 to 1");
+        fields.fault(
+            "labels",
+            "RANGE_ERROR",
+            "a label's confidence must be a number from 0 to 1",
+        );
     }
-    labels.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.label.as_str().cmp(b.label.as_str())));
+    labels.sort_by(|a, b| {
+        b.confidence
+            .total_cmp(&a.confidence)
+            .then_with(|| a.label.as_str().cmp(b.label.as_str()))
+    });
     let mut names: Vec<_> = labels.iter().map(|l| l.label).collect();
     names.sort_unstable();
     names.dedup();
@@ -164,27 +210,44 @@ fn labels(fields: &mut Fields<'_>, confidence: f32) -> Vec<Label> {
         fields.fault("labels", "DUPLICATE", "must not repeat a label");
     }
     if category.is_some_and(|c| labels.first().is_some_and(|l| l.label != c)) {
-        fields.fault("category", "INVALID_ENUM", "contradicts the label with the highest confidence");
+        fields.fault(
+            "category",
+            "INVALID_ENUM",
+            "contradicts the label with the highest confidence",
+        );
     }
     labels
 }
 
 fn metadata(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Option<Arc<RawValue>> {
-    let raw = fields.given.remove("metadata").filter(|raw| raw.get() != "null")?;
+    let raw = fields
+        .given
+        .remove("metadata")
+        .filter(|raw| raw.get() != "null")?;
     if !raw.get().starts_with('{') {
         fields.fault("metadata", "INVALID_FORMAT", "must be a JSON object");
     }
     if raw.get().len() > limits.max_metadata_bytes {
-        fields.fault("metadata", "TOO_LONG", format!("must be at most {} bytes", limits.max_metadata_bytes));
+        fields.fault(
+            "metadata",
+            "TOO_LONG",
+            format!("must be at most {} bytes", limits.max_metadata_bytes),
+        );
     }
     Some(raw.to_owned().into())
 }
 
 fn source(fields: &mut Fields<'_>) -> Source {
-    let source: Source = fields.take("source", "{kind, session?, turn?}").unwrap_or_default();
+    let source: Source = fields
+        .take("source", "{kind, session?, turn?}")
+        .unwrap_or_default();
     let long = |text: &str| text.is_empty() || text.len() > MAX_SOURCE;
     if long(&source.kind) || source.session.as_deref().is_some_and(long) {
-        fields.fault("source", "TOO_LONG", format!("kind and session must be 1 to {MAX_SOURCE} bytes"));
+        fields.fault(
+            "source",
+            "TOO_LONG",
+            format!("kind and session must be 1 to {MAX_SOURCE} bytes"),
+        );
     }
     source
 }

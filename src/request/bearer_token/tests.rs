@@ -106,7 +106,7 @@ async fn no_credential_is_told_from_a_bad_one_and_bad_ones_read_alike() {
         let error = bearer_token(&headers(&[("authorization", bad)]), &setup.bench.verifier)
             .await
             .unwrap_err();
-        texts.push(ApiError::from(error).message.into_owned());
+        texts.push(ApiError::from(error).message.to_string());
     }
     texts.dedup();
     assert_eq!(texts.len(), 1, "{texts:?}");

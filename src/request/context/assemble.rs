@@ -16,11 +16,16 @@ use crate::store::{DirectiveMode, DirectiveVersion};
 use crate::tokens::{Count, MixedFamilies};
 
 use super::budget::{Budget, BudgetInput};
-use super::format::{Block, FormatInput, HistoryLine, Nonce, NonceError, estimate_overhead, format, wrapper_tokens};
+use super::format::{
+    Block, FormatInput, HistoryLine, Nonce, NonceError, estimate_overhead, format, wrapper_tokens,
+};
 use super::inject::{Directive, Injection};
 use super::measure::{Measured, measure};
 use super::pack::{Item, Packed, pack};
-use super::plan::{ContextPlan, ContextStatus, Decision, Exclusion, Level, PackReport, Placement, PlannedMemory, TokenAccount};
+use super::plan::{
+    ContextPlan, ContextStatus, Decision, Exclusion, Level, PackReport, Placement, PlannedMemory,
+    TokenAccount,
+};
 use super::rank::{RankSettings, Ranked, rank};
 use super::retrieve::Found;
 use super::{Subject, missing};
@@ -61,7 +66,12 @@ impl View {
     /// The directive's text as this reader sees it.
     fn text(&self, directive: &DirectiveVersion) -> String {
         if self.hide_directive {
-            let hash: String = directive.content_hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            let hash: String = directive
+                .content_hash
+                .iter()
+                .take(8)
+                .map(|b| format!("{b:02x}"))
+                .collect();
             return format!("[directive version {}, sha256 {hash}]", directive.version);
         }
         directive.content.trim().to_owned()
@@ -87,10 +97,17 @@ impl<'a> Inputs<'a> {
     ///
     /// # Errors
     /// When no nonce can be made.
-    pub fn of(app: &'a App, subject: &Subject<'_>, found: Found, view: &'a View) -> Result<Self, AssembleError> {
+    pub fn of(
+        app: &'a App,
+        subject: &Subject<'_>,
+        found: Found,
+        view: &'a View,
+    ) -> Result<Self, AssembleError> {
         let family = subject.profile.family;
         let org = subject.who.org();
-        let directive_tokens = found.directive.as_ref().map_or(Count::zero(family), |d| app.counter.counted(org, family, &d.content));
+        let directive_tokens = found.directive.as_ref().map_or(Count::zero(family), |d| {
+            app.counter.counted(org, family, &d.content)
+        });
         let nonce = Nonce::generate(&*app.entropy, app.config.context.formatter_nonce_bytes)?;
         Ok(Self {
             settings: &app.config.context,
@@ -122,10 +139,17 @@ pub struct Assembled {
 impl Assembled {
     /// The directive alone, after a fault of our own (L3, `internal`).
     #[must_use]
-    pub fn failed(subject: &Subject<'_>, directive: Option<Arc<DirectiveVersion>>, view: &View) -> Self {
+    pub fn failed(
+        subject: &Subject<'_>,
+        directive: Option<Arc<DirectiveVersion>>,
+        view: &View,
+    ) -> Self {
         let text = directive.as_ref().map(|d| view.text(d)).unwrap_or_default();
         let injection = Injection {
-            directive: directive.as_ref().map(|d| Directive { text: text.clone(), mode: d.mode }),
+            directive: directive.as_ref().map(|d| Directive {
+                text: text.clone(),
+                mode: d.mode,
+            }),
             assembled: text,
             memory_block: String::new(),
         };
@@ -136,13 +160,21 @@ impl Assembled {
             reason: Some("internal".to_owned()),
             layout: Layout::Assembled,
             branches: BTreeMap::new(),
-            budget: Budget { context_window: subject.profile.context_window, ..Budget::default() },
+            budget: Budget {
+                context_window: subject.profile.context_window,
+                ..Budget::default()
+            },
             memories: Vec::new(),
             pack: None,
             tokens: TokenAccount::default(),
             timings_ms: BTreeMap::new(),
         };
-        Self { injection, directive, used: Vec::new(), plan }
+        Self {
+            injection,
+            directive,
+            used: Vec::new(),
+            plan,
+        }
     }
 
     /// How many memories went in.
@@ -154,13 +186,21 @@ impl Assembled {
     /// Candidates that did not.
     #[must_use]
     pub fn excluded(&self) -> usize {
-        self.plan.memories.iter().filter(|m| m.decision == Decision::Excluded).count()
+        self.plan
+            .memories
+            .iter()
+            .filter(|m| m.decision == Decision::Excluded)
+            .count()
     }
 }
 
 /// The status of a request that got no memories because something is missing.
 const fn alone(directive: bool) -> ContextStatus {
-    if directive { ContextStatus::DirectiveOnly } else { ContextStatus::HistoryOnly }
+    if directive {
+        ContextStatus::DirectiveOnly
+    } else {
+        ContextStatus::HistoryOnly
+    }
 }
 
 /// Assembles.
@@ -173,7 +213,11 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
     let ranked = rank(hits, inputs.now, &RankSettings::new(inputs.settings));
     let chosen = choose(&inputs, &ranked)?;
     let injection = write(&inputs, &chosen.memories);
-    let used = chosen.memories.iter().map(|r| (r.memory.partition.clone(), r.memory.id)).collect();
+    let used = chosen
+        .memories
+        .iter()
+        .map(|r| (r.memory.partition.clone(), r.memory.id))
+        .collect();
     let (status, level, reason) = outcome(&inputs.found, chosen.memories.is_empty(), &ranked);
     let plan = ContextPlan {
         status,
@@ -187,7 +231,12 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         branches: inputs.found.branches,
         timings_ms: BTreeMap::new(),
     };
-    Ok(Assembled { injection, directive: inputs.found.directive, used, plan })
+    Ok(Assembled {
+        injection,
+        directive: inputs.found.directive,
+        used,
+        plan,
+    })
 }
 
 /// The packed memories and the figures behind them.
@@ -207,13 +256,33 @@ fn choose<'r>(inputs: &Inputs<'_>, ranked: &'r [Ranked]) -> Result<Chosen<'r>, A
     let cap = inputs.settings.recall_tokens;
     let most = most_that_fit(open.iter().map(|r| r.memory.tokens.of(family)), cap);
     let roomy = plan_budget(inputs, most)?;
-    let (budget, wrapper) =
-        if roomy.usable >= cap { (roomy, 0) } else { (plan_budget(inputs, usize::from(most > 0))?, wrapper_tokens(family, inputs.settings.formatter_nonce_bytes)) };
+    let (budget, wrapper) = if roomy.usable >= cap {
+        (roomy, 0)
+    } else {
+        (
+            plan_budget(inputs, usize::from(most > 0))?,
+            wrapper_tokens(family, inputs.settings.formatter_nonce_bytes),
+        )
+    };
     let capacity = budget.usable.min(cap);
-    let items: Vec<Item> = open.iter().map(|r| Item { value: r.value, tokens: r.memory.tokens.of(family).saturating_add(wrapper) }).collect();
+    let items: Vec<Item> = open
+        .iter()
+        .map(|r| Item {
+            value: r.value,
+            tokens: r.memory.tokens.of(family).saturating_add(wrapper),
+        })
+        .collect();
     let packed: Packed = pack(&items, capacity, inputs.settings.packer_dp_cell_ceiling);
-    let memories = packed.chosen.iter().filter_map(|i| open.get(*i).copied()).collect();
-    Ok(Chosen { memories, budget, report: packed.report(capacity) })
+    let memories = packed
+        .chosen
+        .iter()
+        .filter_map(|i| open.get(*i).copied())
+        .collect();
+    Ok(Chosen {
+        memories,
+        budget,
+        report: packed.report(capacity),
+    })
 }
 
 /// How many candidates could be packed at most: the smallest ones first.
@@ -231,7 +300,12 @@ fn most_that_fit(tokens: impl Iterator<Item = u32>, cap: u32) -> usize {
 }
 
 fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFamilies> {
-    let Inputs { profile, settings, measured, .. } = inputs;
+    let Inputs {
+        profile,
+        settings,
+        measured,
+        ..
+    } = inputs;
     Budget::plan(BudgetInput {
         window: profile.context_window,
         max_output: profile.max_output,
@@ -240,7 +314,11 @@ fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFami
         directive: inputs.directive_tokens,
         messages: measured.messages,
         tool_schemas: measured.tools,
-        formatter_overhead: estimate_overhead(profile.family, settings.formatter_nonce_bytes, memories),
+        formatter_overhead: estimate_overhead(
+            profile.family,
+            settings.formatter_nonce_bytes,
+            memories,
+        ),
         reserve_min: settings.reserve_min,
         reserve_max: settings.reserve_max,
     })
@@ -248,31 +326,89 @@ fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFami
 
 /// Serialises. Without memories there is nothing to fence off, so the directive stands alone.
 fn write(inputs: &Inputs<'_>, chosen: &[&Ranked]) -> Injection {
-    let directive = inputs.found.directive.as_ref().map(|d| Directive { text: inputs.view.text(d), mode: d.mode });
+    let directive = inputs.found.directive.as_ref().map(|d| Directive {
+        text: inputs.view.text(d),
+        mode: d.mode,
+    });
     let text = directive.as_ref().map(|d| d.text.as_str());
-    let memories: Vec<Block<'_>> =
-        chosen.iter().map(|r| Block { id: r.memory.id, category: r.memory.category(), content: &r.memory.content }).collect();
+    let memories: Vec<Block<'_>> = chosen
+        .iter()
+        .map(|r| Block {
+            id: r.memory.id,
+            category: r.memory.category(),
+            content: &r.memory.content,
+        })
+        .collect();
     if let Some(Whole { history, tools }) = &inputs.view.whole {
-        let history: Vec<HistoryLine<'_>> = history.iter().map(|(role, content)| HistoryLine { role, content }).collect();
+        let history: Vec<HistoryLine<'_>> = history
+            .iter()
+            .map(|(role, content)| HistoryLine { role, content })
+            .collect();
         let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
-        let assembled = format(&FormatInput { directive: text, history: &history, memories: &memories, tools: &tools, nonce: &inputs.nonce });
-        return Injection { assembled, directive, memory_block: String::new() };
+        let assembled = format(&FormatInput {
+            directive: text,
+            history: &history,
+            memories: &memories,
+            tools: &tools,
+            nonce: &inputs.nonce,
+        });
+        return Injection {
+            assembled,
+            directive,
+            memory_block: String::new(),
+        };
     }
     if memories.is_empty() {
-        return Injection { assembled: text.unwrap_or_default().to_owned(), directive, memory_block: String::new() };
+        return Injection {
+            assembled: text.unwrap_or_default().to_owned(),
+            directive,
+            memory_block: String::new(),
+        };
     }
-    let form = |directive| format(&FormatInput { directive, history: &[], memories: &memories, tools: &[], nonce: &inputs.nonce });
+    let form = |directive| {
+        format(&FormatInput {
+            directive,
+            history: &[],
+            memories: &memories,
+            tools: &[],
+            nonce: &inputs.nonce,
+        })
+    };
     // Only one of the modes needs the block by itself.
-    let apart = directive.as_ref().is_some_and(|d| d.mode == DirectiveMode::UserPrepend);
-    Injection { assembled: form(text), memory_block: if apart { form(None) } else { String::new() }, directive }
+    let apart = directive
+        .as_ref()
+        .is_some_and(|d| d.mode == DirectiveMode::UserPrepend);
+    Injection {
+        assembled: form(text),
+        memory_block: if apart { form(None) } else { String::new() },
+        directive,
+    }
 }
 
 fn account(inputs: &Inputs<'_>, chosen: &Chosen<'_>) -> TokenAccount {
     let family = inputs.profile.family;
-    let memories = chosen.memories.iter().map(|r| r.memory.tokens.of(family)).fold(0, u32::saturating_add);
-    let formatter = if chosen.memories.is_empty() { 0 } else { estimate_overhead(family, inputs.settings.formatter_nonce_bytes, chosen.memories.len()).tokens };
+    let memories = chosen
+        .memories
+        .iter()
+        .map(|r| r.memory.tokens.of(family))
+        .fold(0, u32::saturating_add);
+    let formatter = if chosen.memories.is_empty() {
+        0
+    } else {
+        estimate_overhead(
+            family,
+            inputs.settings.formatter_nonce_bytes,
+            chosen.memories.len(),
+        )
+        .tokens
+    };
     let directive = inputs.directive_tokens.tokens;
-    TokenAccount { injected: directive.saturating_add(memories).saturating_add(formatter), directive, memories, formatter }
+    TokenAccount {
+        injected: directive.saturating_add(memories).saturating_add(formatter),
+        directive,
+        memories,
+        formatter,
+    }
 }
 
 /// Every candidate's fate, in rank order.
@@ -286,8 +422,16 @@ fn record(ranked: &[Ranked], chosen: &[&Ranked], profile: ModelProfile) -> Vec<P
             PlannedMemory {
                 id: r.memory.id,
                 region: Placement::Recall,
-                decision: if taken { Decision::Packed } else { Decision::Excluded },
-                reason: if taken { None } else { Some(r.excluded.unwrap_or(Exclusion::Budget)) },
+                decision: if taken {
+                    Decision::Packed
+                } else {
+                    Decision::Excluded
+                },
+                reason: if taken {
+                    None
+                } else {
+                    Some(r.excluded.unwrap_or(Exclusion::Budget))
+                },
                 score: r.score,
                 components: r.components,
                 tokens: r.memory.tokens.of(profile.family),
@@ -297,17 +441,34 @@ fn record(ranked: &[Ranked], chosen: &[&Ranked], profile: ModelProfile) -> Vec<P
 }
 
 /// Status, level and reason by the table of outcomes (design, section 2).
-fn outcome(found: &Found, nothing_chosen: bool, ranked: &[Ranked]) -> (ContextStatus, Level, Option<String>) {
+fn outcome(
+    found: &Found,
+    nothing_chosen: bool,
+    ranked: &[Ranked],
+) -> (ContextStatus, Level, Option<String>) {
     let without = alone(found.directive.is_some());
     if let Some(reason) = found.given_up {
         return (without, Level::L3, Some(reason.to_owned()));
     }
     let gone: Vec<String> = ["directive", "hot", "cold"]
         .into_iter()
-        .filter_map(|name| found.branches.get(name).filter(|b| missing(b.outcome)).map(|b| format!("{name}={}", b.outcome.as_str())))
+        .filter_map(|name| {
+            found
+                .branches
+                .get(name)
+                .filter(|b| missing(b.outcome))
+                .map(|b| format!("{name}={}", b.outcome.as_str()))
+        })
         .collect();
-    let memory_gone = ["hot", "cold"].into_iter().filter(|name| found.branches.get(name).is_some_and(|b| missing(b.outcome))).count();
-    let reason = if gone.is_empty() { nothing_chosen.then(|| nothing(found, ranked).to_owned()) } else { Some(gone.join(",")) };
+    let memory_gone = ["hot", "cold"]
+        .into_iter()
+        .filter(|name| found.branches.get(name).is_some_and(|b| missing(b.outcome)))
+        .count();
+    let reason = if gone.is_empty() {
+        nothing_chosen.then(|| nothing(found, ranked).to_owned())
+    } else {
+        Some(gone.join(","))
+    };
     match (memory_gone, gone.len()) {
         (2, _) => (without, Level::L2, reason),
         (0, 0) => (ContextStatus::Full, Level::L0, reason),

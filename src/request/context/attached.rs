@@ -31,28 +31,52 @@ const TOKENS: HeaderName = HeaderName::from_static("x-ibex-context-tokens");
 impl Attached {
     /// The directive alone: memory was skipped or is switched off. Only the status is told, as if there were no assembly.
     #[must_use]
-    pub fn without_recall(subject: &Subject<'_>, directive: Option<&DirectiveVersion>, status: ContextStatus) -> Self {
-        let text = directive.map(|d| d.content.trim().to_owned()).unwrap_or_default();
+    pub fn without_recall(
+        subject: &Subject<'_>,
+        directive: Option<&DirectiveVersion>,
+        status: ContextStatus,
+    ) -> Self {
+        let text = directive
+            .map(|d| d.content.trim().to_owned())
+            .unwrap_or_default();
         let injection = Injection {
-            directive: directive.map(|d| Directive { text: text.clone(), mode: d.mode }),
+            directive: directive.map(|d| Directive {
+                text: text.clone(),
+                mode: d.mode,
+            }),
             assembled: text,
             memory_block: String::new(),
         };
         let edits = inject(subject.chat, &injection, subject.profile.system_role);
-        Self { edits, headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))] }
+        Self {
+            edits,
+            headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
+        }
     }
 
     /// The whole assembly.
     #[must_use]
     pub fn with(subject: &Subject<'_>, assembled: &Assembled) -> Self {
-        let edits = inject(subject.chat, &assembled.injection, subject.profile.system_role);
+        let edits = inject(
+            subject.chat,
+            &assembled.injection,
+            subject.profile.system_role,
+        );
         let plan = &assembled.plan;
-        let fallback = if plan.level >= Level::L2 { "true" } else { "false" };
+        let fallback = if plan.level >= Level::L2 {
+            "true"
+        } else {
+            "false"
+        };
         let mut headers = Vec::with_capacity(8);
         headers.push((STATUS, HeaderValue::from_static(plan.status.as_str())));
         headers.push((FALLBACK, HeaderValue::from_static(fallback)));
         headers.push((DEGRADATION, HeaderValue::from_static(plan.level.as_str())));
-        if let Some(reason) = plan.reason.as_deref().and_then(|r| HeaderValue::try_from(r).ok()) {
+        if let Some(reason) = plan
+            .reason
+            .as_deref()
+            .and_then(|r| HeaderValue::try_from(r).ok())
+        {
             headers.push((REASON, reason));
         }
         headers.push((INJECTED, assembled.injected().into()));

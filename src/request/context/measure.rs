@@ -23,27 +23,66 @@ pub struct Measured {
 /// Measures a request.
 #[must_use]
 pub fn measure(counter: &Counter, org: OrgId, family: Family, chat: &ChatRequest) -> Measured {
-    let messages = chat.messages().iter().map(|m| message(counter, org, family, chat, m)).fold(0_u32, u32::saturating_add);
-    let tools = chat.tools().map_or(0, |t| raw(counter, org, family, chat.raw(&t.range)));
-    Measured { messages: Count::new(family, messages), tools: Count::new(family, tools) }
+    let messages = chat
+        .messages()
+        .iter()
+        .map(|m| message(counter, org, family, chat, m))
+        .fold(0_u32, u32::saturating_add);
+    let tools = chat
+        .tools()
+        .map_or(0, |t| raw(counter, org, family, chat.raw(&t.range)));
+    Measured {
+        messages: Count::new(family, messages),
+        tools: Count::new(family, tools),
+    }
 }
 
-fn message(counter: &Counter, org: OrgId, family: Family, chat: &ChatRequest, message: &Message) -> u32 {
-    let media = u32::try_from(message.media_parts()).unwrap_or(u32::MAX).saturating_mul(IMAGE_TOKENS);
+fn message(
+    counter: &Counter,
+    org: OrgId,
+    family: Family,
+    chat: &ChatRequest,
+    message: &Message,
+) -> u32 {
+    let media = u32::try_from(message.media_parts())
+        .unwrap_or(u32::MAX)
+        .saturating_mul(IMAGE_TOKENS);
     let text = match (&message.content, family) {
-        (Content::Text(_) | Content::Absent | Content::Null | Content::Other(_), Family::Claude | Family::Unknown) => {
+        (
+            Content::Text(_) | Content::Absent | Content::Null | Content::Other(_),
+            Family::Claude | Family::Unknown,
+        ) => {
             return raw(counter, org, family, chat.raw(&message.range)).saturating_add(PER_MESSAGE);
         }
-        (Content::Parts(_) | Content::Text(_) | Content::Absent | Content::Null | Content::Other(_), _) => chat.text(message),
+        (
+            Content::Parts(_)
+            | Content::Text(_)
+            | Content::Absent
+            | Content::Null
+            | Content::Other(_),
+            _,
+        ) => chat.text(message),
     };
     // Tool calls are arguments in JSON: counted with the whole message's text, which holds little else then.
-    let calls = if message.tool_calls.is_empty() { 0 } else { raw(counter, org, family, chat.raw(&message.range)) };
-    counter.count(org, family, &text).saturating_add(calls).saturating_add(media).saturating_add(PER_MESSAGE)
+    let calls = if message.tool_calls.is_empty() {
+        0
+    } else {
+        raw(counter, org, family, chat.raw(&message.range))
+    };
+    counter
+        .count(org, family, &text)
+        .saturating_add(calls)
+        .saturating_add(media)
+        .saturating_add(PER_MESSAGE)
 }
 
 fn raw(counter: &Counter, org: OrgId, family: Family, json: &[u8]) -> u32 {
     match family {
-        Family::O200kBase | Family::Cl100kBase => counter.count(org, family, std::str::from_utf8(json).unwrap_or_default()),
-        Family::Claude | Family::Unknown => u32::try_from(json.len().div_ceil(3)).unwrap_or(u32::MAX),
+        Family::O200kBase | Family::Cl100kBase => {
+            counter.count(org, family, std::str::from_utf8(json).unwrap_or_default())
+        }
+        Family::Claude | Family::Unknown => {
+            u32::try_from(json.len().div_ceil(3)).unwrap_or(u32::MAX)
+        }
     }
 }

@@ -53,14 +53,32 @@ pub use attached::Attached;
 #[must_use]
 pub fn ask(app: &App, valid: &ValidChat) -> Ask {
     let prompt = u32::try_from(valid.chat.body().len().div_ceil(3)).unwrap_or(u32::MAX);
-    let answer = valid.chat.max_tokens().unwrap_or(0).saturating_mul(valid.chat.n());
-    Ask { tokens: prompt.saturating_add(answer), stream: valid.chat.stream(), now: app.clock.now() }
+    let answer = valid
+        .chat
+        .max_tokens()
+        .unwrap_or(0)
+        .saturating_mul(valid.chat.n());
+    Ask {
+        tokens: prompt.saturating_add(answer),
+        stream: valid.chat.stream(),
+        now: app.clock.now(),
+    }
 }
 
 /// Assembles context and attaches it to the request.
-pub async fn attach(app: &App, bound: &BoundPrincipal, valid: &ValidChat, resolved: &Resolved, headers: &HeaderMap) -> Attached {
+pub async fn attach(
+    app: &App,
+    bound: &BoundPrincipal,
+    valid: &ValidChat,
+    resolved: &Resolved,
+    headers: &HeaderMap,
+) -> Attached {
     let who = bound.principal();
-    let subject = Subject { who, chat: &valid.chat, profile: valid.route.profile };
+    let subject = Subject {
+        who,
+        chat: &valid.chat,
+        profile: valid.route.profile,
+    };
     let off = match (skipped(headers), valid.verdict.context) {
         (true, _) => Some(ContextStatus::Skipped),
         (false, false) => Some(ContextStatus::Disabled),
@@ -73,7 +91,11 @@ pub async fn attach(app: &App, bound: &BoundPrincipal, valid: &ValidChat, resolv
     }
     let began = Instant::now();
     let assembled = run(app, &subject, &resolved.directive, &View::default()).await;
-    app.metrics.assembled(&assembled.plan, assembled.injected(), began.elapsed().as_secs_f64());
+    app.metrics.assembled(
+        &assembled.plan,
+        assembled.injected(),
+        began.elapsed().as_secs_f64(),
+    );
     // Being injected is a use. Counted off the path.
     app.uses.note(assembled.used.iter().cloned());
     Attached::with(&subject, &assembled)
@@ -103,9 +125,22 @@ pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &Vi
     if Instant::now() > deadline.end && assembled.plan.level < plan::Level::L3 {
         // Too late to be worth its wait: the directive goes out, the memories do not.
         let (directive, branches) = known;
-        assembled = guarded(app, subject, Found { directive, branches, ..Found::empty() }.given_up("deadline"), view);
+        assembled = guarded(
+            app,
+            subject,
+            Found {
+                directive,
+                branches,
+                ..Found::empty()
+            }
+            .given_up("deadline"),
+            view,
+        );
     }
-    assembled.plan.timings_ms.insert("total", began.elapsed().as_secs_f64() * 1_000.0);
+    assembled
+        .plan
+        .timings_ms
+        .insert("total", began.elapsed().as_secs_f64() * 1_000.0);
     assembled
 }
 
@@ -128,17 +163,32 @@ fn guarded(app: &App, subject: &Subject<'_>, found: Found, view: &View) -> Assem
 
 /// `X-IBEX-Skip-Memory`: 1, true, yes or on (contract, section 6).
 fn skipped(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get("x-ibex-skip-memory").and_then(|v| v.to_str().ok()) else { return false };
-    ["1", "true", "yes", "on"].iter().any(|yes| value.trim().eq_ignore_ascii_case(yes))
+    let Some(value) = headers
+        .get("x-ibex-skip-memory")
+        .and_then(|v| v.to_str().ok())
+    else {
+        return false;
+    };
+    ["1", "true", "yes", "on"]
+        .iter()
+        .any(|yes| value.trim().eq_ignore_ascii_case(yes))
 }
 
 /// The directive of a request without an assembly, inside its own slice.
-async fn directive_alone(app: &App, who: &Principal, lookup: &Lookup) -> Option<Arc<DirectiveVersion>> {
+async fn directive_alone(
+    app: &App,
+    who: &Principal,
+    lookup: &Lookup,
+) -> Option<Arc<DirectiveVersion>> {
     match lookup {
         Lookup::AtHand(active) => active.clone(),
         Lookup::ToLoad => {
             let slice = Duration::from_millis(app.config.context.directive_timeout_ms);
-            tokio::time::timeout(slice, app.directives.load(who.scope())).await.ok().and_then(Result::ok).flatten()
+            tokio::time::timeout(slice, app.directives.load(who.scope()))
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .flatten()
         }
     }
 }

@@ -34,7 +34,11 @@ impl Deadline {
     #[must_use]
     pub fn new(began: Instant, settings: &ContextConfig) -> Self {
         let end = began + Duration::from_millis(settings.timeout_ms);
-        Self { began, wall: (began + Duration::from_millis(settings.deadline_ms)).min(end), end }
+        Self {
+            began,
+            wall: (began + Duration::from_millis(settings.deadline_ms)).min(end),
+            end,
+        }
     }
 
     /// A branch's limit, clamped to the wall.
@@ -62,23 +66,41 @@ impl Found {
     /// Nothing at all: the start of an assembly without recall.
     #[must_use]
     pub fn empty() -> Self {
-        Self { directive: None, hits: Vec::new(), branches: BTreeMap::new(), given_up: None, asked: false }
+        Self {
+            directive: None,
+            hits: Vec::new(),
+            branches: BTreeMap::new(),
+            given_up: None,
+            asked: false,
+        }
     }
 
     /// The same without memories, for an assembly that is given up for `reason`.
     #[must_use]
     pub fn given_up(self, reason: &'static str) -> Self {
-        Self { hits: Vec::new(), given_up: Some(reason), ..self }
+        Self {
+            hits: Vec::new(),
+            given_up: Some(reason),
+            ..self
+        }
     }
 }
 
 /// Asks all three branches.
-pub async fn retrieve(app: &App, subject: &Subject<'_>, directive: &Lookup, deadline: Deadline) -> Found {
+pub async fn retrieve(
+    app: &App,
+    subject: &Subject<'_>,
+    directive: &Lookup,
+    deadline: Deadline,
+) -> Found {
     let settings = &app.config.context;
     let scope = subject.who.scope();
     let question = subject.chat.last_user_text().unwrap_or_default();
     let query = query(app, &question, deadline).await;
-    let (hot_end, cold_end) = (deadline.branch(settings.hot_timeout_ms), deadline.branch(settings.cold_timeout_ms));
+    let (hot_end, cold_end) = (
+        deadline.branch(settings.hot_timeout_ms),
+        deadline.branch(settings.cold_timeout_ms),
+    );
     let resolve = async {
         match directive {
             Lookup::AtHand(active) => Ok(active.clone()),
@@ -86,9 +108,21 @@ pub async fn retrieve(app: &App, subject: &Subject<'_>, directive: &Lookup, dead
         }
     };
     let (directive, hot, cold) = tokio::join!(
-        branch(deadline.branch(settings.directive_timeout_ms), true, resolve),
-        branch(hot_end, !query.is_empty(), app.hot.hot(scope, &query, settings.hot_limit, hot_end)),
-        branch(cold_end, !query.is_empty(), app.cold.cold(scope, &query, settings.cold_limit, cold_end)),
+        branch(
+            deadline.branch(settings.directive_timeout_ms),
+            true,
+            resolve
+        ),
+        branch(
+            hot_end,
+            !query.is_empty(),
+            app.hot.hot(scope, &query, settings.hot_limit, hot_end)
+        ),
+        branch(
+            cold_end,
+            !query.is_empty(),
+            app.cold.cold(scope, &query, settings.cold_limit, cold_end)
+        ),
     );
     let mut branches = BTreeMap::new();
     let known = directive.value.as_ref().is_some_and(Option::is_some);
@@ -99,7 +133,13 @@ pub async fn retrieve(app: &App, subject: &Subject<'_>, directive: &Lookup, dead
     hits.extend(cold.value.unwrap_or_default());
     // Branches answer only for the scope they were given; this is the check that does not trust them.
     hits.retain(|hit| hit.memory.partition.visible_to(scope));
-    Found { directive: directive.value.flatten(), hits, branches, given_up: None, asked: !query.is_empty() }
+    Found {
+        directive: directive.value.flatten(),
+        hits,
+        branches,
+        given_up: None,
+        asked: !query.is_empty(),
+    }
 }
 
 /// The question, embedded once. Without a vector the search is lexical.
@@ -125,13 +165,25 @@ struct Ended<T> {
 
 impl<T> Ended<T> {
     fn report(&self, hits: usize) -> BranchReport {
-        BranchReport { outcome: self.outcome, ms: self.ms, hits }
+        BranchReport {
+            outcome: self.outcome,
+            ms: self.ms,
+            hits,
+        }
     }
 }
 
-async fn branch<T>(limit: Instant, wanted: bool, work: impl Future<Output = Result<T, BranchError>>) -> Ended<T> {
+async fn branch<T>(
+    limit: Instant,
+    wanted: bool,
+    work: impl Future<Output = Result<T, BranchError>>,
+) -> Ended<T> {
     if !wanted {
-        return Ended { value: None, outcome: Outcome::Skipped, ms: 0.0 };
+        return Ended {
+            value: None,
+            outcome: Outcome::Skipped,
+            ms: 0.0,
+        };
     }
     let began = Instant::now();
     let (value, outcome) = match timeout_at(limit, work).await {
@@ -139,5 +191,9 @@ async fn branch<T>(limit: Instant, wanted: bool, work: impl Future<Output = Resu
         Ok(Err(BranchError::Deadline)) | Err(_) => (None, Outcome::Timeout),
         Ok(Err(BranchError::Store(_) | BranchError::Interrupted)) => (None, Outcome::Error),
     };
-    Ended { value, outcome, ms: began.elapsed().as_secs_f64() * 1_000.0 }
+    Ended {
+        value,
+        outcome,
+        ms: began.elapsed().as_secs_f64() * 1_000.0,
+    }
 }

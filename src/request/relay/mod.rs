@@ -80,7 +80,9 @@ where
     /// Wraps an answer's body. `events` says whether it is an event stream.
     pub fn new(upstream: B, events: bool, tap: Tap, patience: Patience, ending: E) -> Self {
         let now = Instant::now();
-        let first = patience.total.map_or(patience.idle, |t| t.min(patience.idle));
+        let first = patience
+            .total
+            .map_or(patience.idle, |t| t.min(patience.idle));
         Self {
             upstream,
             tap: Some(tap),
@@ -123,7 +125,9 @@ where
             if idle <= now {
                 return Poll::Ready(StreamEnd::IdleTimeout);
             }
-            self.alarm.as_mut().reset(total.map_or(idle, |t| t.min(idle)));
+            self.alarm
+                .as_mut()
+                .reset(total.map_or(idle, |t| t.min(idle)));
         }
     }
 }
@@ -136,7 +140,10 @@ where
     type Data = Bytes;
     type Error = Aborted;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         let this = self.get_mut();
         match this.state {
             State::Passing => {}
@@ -150,7 +157,9 @@ where
             match Pin::new(&mut this.upstream).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     // Trailers are hop-by-hop here: nothing downstream has asked for them.
-                    let Ok(data) = frame.into_data() else { continue };
+                    let Ok(data) = frame.into_data() else {
+                        continue;
+                    };
                     this.last = Instant::now();
                     if let Some(tap) = &mut this.tap {
                         tap.feed(&data);
@@ -199,7 +208,11 @@ impl<B, E: Ending> Drop for Relay<B, E> {
 fn conclude<E: Ending>(tap: &mut Option<Tap>, ending: &mut E, end: StreamEnd) {
     let Some(tap) = tap.take() else { return };
     let report = tap.finish();
-    let end = if end == StreamEnd::Complete && report.error_event { StreamEnd::ErrorEvent } else { end };
+    let end = if end == StreamEnd::Complete && report.error_event {
+        StreamEnd::ErrorEvent
+    } else {
+        end
+    };
     ending.ended(end, report);
 }
 
@@ -225,21 +238,37 @@ impl Boundary {
 
     /// Whether an event may begin here: at the start, or after a blank line with any line ending.
     fn between_events(self) -> bool {
-        !self.any || self.tail == *b"\r\n\r\n" || matches!(self.tail, [_, _, b'\n', b'\n'] | [_, _, b'\r', b'\r'])
+        !self.any
+            || self.tail == *b"\r\n\r\n"
+            || matches!(self.tail, [_, _, b'\n', b'\n'] | [_, _, b'\r', b'\r'])
     }
 }
 
 /// One event in OpenAI's shape, on which the official SDKs raise. A half-sent event is closed first.
 fn error_event(end: StreamEnd, boundary: Boundary) -> Bytes {
     let (code, text) = match end {
-        StreamEnd::IdleTimeout | StreamEnd::TotalTimeout => (Code::ProviderTimeout, "the provider fell silent in the middle of the answer"),
-        StreamEnd::Complete | StreamEnd::ClientGone | StreamEnd::UpstreamError | StreamEnd::ErrorEvent => {
-            (Code::ProviderUnavailable, "the provider broke off in the middle of the answer")
-        }
+        StreamEnd::IdleTimeout | StreamEnd::TotalTimeout => (
+            Code::ProviderTimeout,
+            "the provider fell silent in the middle of the answer",
+        ),
+        StreamEnd::Complete
+        | StreamEnd::ClientGone
+        | StreamEnd::UpstreamError
+        | StreamEnd::ErrorEvent => (
+            Code::ProviderUnavailable,
+            "the provider broke off in the middle of the answer",
+        ),
     };
     let error = ApiError::new(code, text);
-    let json = serde_json::to_string(&Envelope { error: error.body(None, None) }).unwrap_or_default();
-    let lead = if boundary.between_events() { "" } else { "\n\n" };
+    let json = serde_json::to_string(&Envelope {
+        error: error.body(None, None),
+    })
+    .unwrap_or_default();
+    let lead = if boundary.between_events() {
+        ""
+    } else {
+        "\n\n"
+    };
     Bytes::from(format!("{lead}data: {json}\n\n"))
 }
 

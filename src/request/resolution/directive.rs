@@ -50,7 +50,9 @@ pub struct CachedDirectives {
 
 impl Debug for CachedDirectives {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CachedDirectives").field("entries", &self.cache.entry_count()).finish_non_exhaustive()
+        f.debug_struct("CachedDirectives")
+            .field("entries", &self.cache.entry_count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,8 +60,15 @@ impl CachedDirectives {
     /// An empty cache over `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let cache = Cache::builder().max_capacity(ENTRIES).time_to_live(TTL).build_with_hasher(foldhash::fast::RandomState::default());
-        Self { store, cache, generation: AtomicU64::new(0) }
+        let cache = Cache::builder()
+            .max_capacity(ENTRIES)
+            .time_to_live(TTL)
+            .build_with_hasher(foldhash::fast::RandomState::default());
+        Self {
+            store,
+            cache,
+            generation: AtomicU64::new(0),
+        }
     }
 
     /// Forgets what is known of an agent: its active version has changed.

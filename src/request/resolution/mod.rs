@@ -22,10 +22,17 @@ pub struct Resolved {
 
 /// Resolves both. Nothing here can refuse a request.
 #[must_use]
-pub fn resolve(directives: &dyn DirectiveBranch, principal: &Principal, headers: &HeaderMap) -> Resolved {
+pub fn resolve(
+    directives: &dyn DirectiveBranch,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Resolved {
     let directive = match directives.at_hand(principal.scope()) {
         Some(known) => Lookup::AtHand(known),
         None => Lookup::ToLoad,
     };
-    Resolved { session: session::of(headers), directive }
+    Resolved {
+        session: session::of(headers),
+        directive,
+    }
 }

@@ -5,12 +5,18 @@ use http::HeaderMap;
 use crate::ids::SessionId;
 
 /// The header that names the session, in and out.
-pub const SESSION_HEADER: &str = "x-ibex-session-id";
+const SESSION_HEADER: &str = "x-ibex-session-id";
 
 /// The client's session, or a new one when the header is absent, doubled or not valid (contract, section 5).
 pub(super) fn of(headers: &HeaderMap) -> SessionId {
     let mut given = headers.get_all(SESSION_HEADER).iter();
-    match (given.next().and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok()), given.next()) {
+    match (
+        given
+            .next()
+            .and_then(|v| v.to_str().ok())
+            .and_then(|t| t.parse().ok()),
+        given.next(),
+    ) {
         (Some(session), None) => session,
         _ => SessionId::mint(),
     }

@@ -28,8 +28,8 @@ fn faults(body: &Value) -> Vec<(String, &'static str)> {
             );
             error
                 .fields
-                .into_iter()
-                .map(|fault| (fault.field, fault.code))
+                .iter()
+                .map(|fault| (fault.field.clone(), fault.code))
                 .collect()
         }
     }

@@ -1,0 +1,7 @@
+//! What every test stands on: a running service over a fresh store, a plain HTTP client, and a provider that does as it is told.
+
+mod app;
+mod client;
+
+pub(crate) use app::{Overrides, TestApp};
+pub(crate) use client::{Answer, Client};
