@@ -149,7 +149,7 @@ impl SessionId {
     /// A fresh random session identifier.
     #[must_use]
     pub fn mint() -> Self {
-        Self(Uuid::new_v4().to_string().into())
+        Self((*Uuid::new_v4().hyphenated().encode_lower(&mut [0; 36])).into())
     }
 }
 
@@ -157,7 +157,10 @@ impl RequestId {
     /// A fresh random request identifier.
     #[must_use]
     pub fn mint() -> Self {
-        Self(format!("req_{}", Uuid::new_v4().simple()).into())
+        let mut text = *b"req_00000000000000000000000000000000";
+        let (_, digits) = text.split_at_mut(4);
+        Uuid::new_v4().simple().encode_lower(digits);
+        Self(String::from_utf8_lossy(&text).into())
     }
 }
 

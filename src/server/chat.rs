@@ -25,15 +25,20 @@ pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiErr
     })
 }
 
+/// Answers a chat request.
+pub(super) async fn answer(app: &App, meta: &RequestMeta, request: Request) -> Response {
+    let (head, body) = apart(request);
+    let mut trail = Trail::default();
+    let result = request::handle(app, &head, body, meta, &mut trail).await;
+    conclude(app, &trail, result)
+}
+
 pub(super) async fn chat_completions(
     State(app): State<App>,
     Extension(meta): Extension<RequestMeta>,
     request: Request,
 ) -> Response {
-    let (head, body) = apart(request);
-    let mut trail = Trail::default();
-    let result = request::handle(&app, &head, body, &meta, &mut trail).await;
-    conclude(&app, &trail, result)
+    answer(&app, &meta, request).await
 }
 
 pub(super) async fn completions(

@@ -1,13 +1,13 @@
-//! The outermost layer: identifiers in, identifiers and error bodies out, one log line and two metrics a request.
+//! What stands around every request: identifiers in, identifiers and error bodies out, one log line and two metrics a request.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -21,47 +21,71 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 const RESPONSE_TIME: HeaderName = HeaderName::from_static("x-response-time");
 
-/// Gives the request its identifiers and the response its last headers.
-pub(super) async fn outermost(
-    State(app): State<App>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let meta = RequestMeta {
-        id: request_id(request.headers()),
-        trace: trace_id(&app, request.headers()),
-        started: Instant::now(),
-    };
+/// The template of the route that answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RouteLabel(pub(super) &'static str);
+
+/// What stands around a request: its identifiers, and what every answer gets last.
+pub(super) struct Around {
+    meta: RequestMeta,
+    method: Method,
+}
+
+impl Around {
+    /// Reads or mints the identifiers.
+    pub(super) fn new<B>(request: &http::Request<B>) -> Self {
+        let headers = request.headers();
+        let meta = RequestMeta {
+            id: request_id(headers),
+            trace: trace_id(headers),
+            started: Instant::now(),
+        };
+        Self {
+            meta,
+            method: request.method().clone(),
+        }
+    }
+
+    pub(super) fn meta(&self) -> &RequestMeta {
+        &self.meta
+    }
+
+    /// Writes an error's body, the identifiers, one log line and two metrics.
+    pub(super) fn finish(self, app: &App, route: &'static str, mut response: Response) -> Response {
+        let Self { meta, method } = self;
+        if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
+            write_error(app, &meta, &error, &mut response);
+        }
+        let headers = response.headers_mut();
+        if let Ok(value) = HeaderValue::try_from(meta.id.as_str()) {
+            headers.insert(REQUEST_ID, value);
+        }
+        if let Ok(value) = HeaderValue::try_from(&*meta.trace) {
+            headers.insert(TRACE_ID, value);
+        }
+        let elapsed = meta.started.elapsed();
+        let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        headers.insert(RESPONSE_TIME, HeaderValue::from(ms));
+        app.metrics
+            .answered(route, response.status(), elapsed.as_secs_f64());
+        tracing::info!(
+            request_id = meta.id.as_str(),
+            trace_id = &*meta.trace,
+            method = method.as_str(),
+            route,
+            status = response.status().as_u16(),
+            ms,
+            "request"
+        );
+        response
+    }
+}
+
+/// Tells the outside which route answered.
+pub(super) async fn labelled(request: Request, next: Next) -> Response {
     let route = label(request.extensions().get::<MatchedPath>());
-    let method = request.method().clone();
-    request.extensions_mut().insert(meta.clone());
     let mut response = next.run(request).await;
-    if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
-        write_error(&app, &meta, &error, &mut response);
-    }
-    let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::try_from(meta.id.as_str()) {
-        headers.insert(REQUEST_ID, value);
-    }
-    if let Ok(value) = HeaderValue::try_from(&*meta.trace) {
-        headers.insert(TRACE_ID, value);
-    }
-    let elapsed = meta.started.elapsed();
-    headers.insert(
-        RESPONSE_TIME,
-        HeaderValue::from(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
-    );
-    app.metrics
-        .answered(route, response.status(), elapsed.as_secs_f64());
-    tracing::info!(
-        request_id = meta.id.as_str(),
-        trace_id = &*meta.trace,
-        method = method.as_str(),
-        route,
-        status = response.status().as_u16(),
-        ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-        "request"
-    );
+    response.extensions_mut().insert(RouteLabel(route));
     response
 }
 
@@ -81,29 +105,21 @@ fn request_id(headers: &HeaderMap) -> RequestId {
 }
 
 /// The trace id of a valid `traceparent` (W3C Trace Context, version 00), else a random one.
-fn trace_id(app: &App, headers: &HeaderMap) -> Arc<str> {
+fn trace_id(headers: &HeaderMap) -> Arc<str> {
     let given = headers
         .get("traceparent")
         .and_then(|v| v.to_str().ok())
         .and_then(|text| {
             let mut parts = text.split('-');
             let (version, trace) = (parts.next()?, parts.next()?);
+            let hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
             let valid = version.len() == 2
                 && trace.len() == 32
-                && trace
-                    .bytes()
-                    .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+                && trace.bytes().all(hex)
                 && trace.bytes().any(|b| b != b'0');
             valid.then(|| Arc::from(trace))
         });
-    given.unwrap_or_else(|| {
-        let mut bytes = [0; 16];
-        // Without randomness the identifier is all zeros, which no reader takes for a trace; the request itself is not harmed.
-        if app.entropy.fill(&mut bytes).is_err() {
-            bytes = [0; 16];
-        }
-        uuid::Uuid::from_bytes(bytes).simple().to_string().into()
-    })
+    given.unwrap_or_else(|| Arc::from(&*uuid::Uuid::new_v4().simple().encode_lower(&mut [0; 32])))
 }
 
 /// The route's template: a closed set, so it may be a metric label.
@@ -111,11 +127,15 @@ fn label(path: Option<&MatchedPath>) -> &'static str {
     let Some(path) = path.map(MatchedPath::as_str) else {
         return "none";
     };
+    if let Some(known) = ROUTES.iter().find(|r| r.path == path) {
+        return known.path;
+    }
+    // The aliases without `/v1`, and the wildcard that takes model names with slashes.
     let bare = |p: &str| p.strip_prefix("/v1").unwrap_or(p).replace("{*", "{");
     let wanted = bare(path);
     ROUTES
         .iter()
-        .find(|r| r.path == path || bare(r.path) == wanted)
+        .find(|r| bare(r.path) == wanted)
         .map_or("none", |r| r.path)
 }
 

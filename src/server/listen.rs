@@ -6,13 +6,12 @@ use std::time::Duration;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-use super::routes::router;
+use super::service::Service;
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +57,7 @@ impl Listening {
 
     /// Serves until `stop`, then lets open requests finish for at most the drain time. Returns whether all of them did.
     pub async fn serve(self, stop: CancellationToken) -> bool {
-        let service = TowerToHyperService::new(router(&self.app));
+        let service = Service::new(self.app.clone());
         let mut server = Builder::new(TokioExecutor::new());
         let head_time = Duration::from_millis(self.app.config.server.header_read_timeout_ms);
         server

@@ -2,6 +2,7 @@
 
 mod layers;
 mod listen;
+mod service;
 mod routes;
 mod probes;
 mod chat;

@@ -1,7 +1,7 @@
 //! Every route in one table. What may not live here: logic. A route without credentials says why.
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -136,8 +136,8 @@ pub fn router(app: &App) -> Router {
                 "this route does not know that method",
             )
         })
-        // Read upwards: a panic becomes a 500 inside the layer that gives every response its identifiers.
+        // Read upwards: a panic becomes a 500 before the label is put on.
         .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(from_fn_with_state(app.clone(), layers::outermost))
+        .layer(from_fn(layers::labelled))
         .with_state(app.clone())
 }

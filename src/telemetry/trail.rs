@@ -1,6 +1,5 @@
 //! What is known of one request for logs and headers: its identifiers and when each stage began.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -48,11 +47,53 @@ impl Trail {
             }
             text.push_str(stage.name());
             if let Some((_, ended)) = self.entered.get(i + 1) {
-                let us = ended.duration_since(*began).as_micros();
-                // Writing to a String cannot fail.
-                let _written = write!(text, ";dur={}.{:03}", us / 1_000, us % 1_000);
+                text.push_str(";dur=");
+                push_millis(&mut text, ended.duration_since(*began).as_nanos());
             }
         }
         text
+    }
+}
+
+/// Appends milliseconds with three decimals. Written by hand: eleven of these stand in every answer, and `fmt` is ten times the work.
+fn push_millis(text: &mut String, nanos: u128) {
+    let micros = u64::try_from(nanos / 1_000).unwrap_or(u64::MAX);
+    let mut digits = [b'0'; 20];
+    let (mut left, mut used) = (micros, 0);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(left % 10).unwrap_or(0);
+        left /= 10;
+        used += 1;
+        if left == 0 && used >= 4 {
+            break;
+        }
+    }
+    let shown = digits.get(digits.len() - used..).unwrap_or_default();
+    for (i, digit) in shown.iter().enumerate() {
+        if i + 3 == used {
+            text.push('.');
+        }
+        text.push(char::from(*digit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_millis;
+
+    #[test]
+    fn durations_read_as_milliseconds() {
+        for (nanos, expected) in [
+            (0, "0.000"),
+            (999, "0.000"),
+            (1_500, "0.001"),
+            (999_999, "0.999"),
+            (1_000_000, "1.000"),
+            (40_000_123_456, "40000.123"),
+        ] {
+            let mut text = String::new();
+            push_millis(&mut text, nanos);
+            assert_eq!(text, expected);
+        }
     }
 }

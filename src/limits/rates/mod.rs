@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 use governor::clock::{Clock, Reference};
 use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use governor::nanos::Nanos;
@@ -254,7 +255,8 @@ impl Clock for TokioClock {
     }
 }
 
-type Buckets = RateLimiter<Uuid, DashMapStateStore<Uuid>, TokioClock, StateInformationMiddleware>;
+type Buckets =
+    RateLimiter<Uuid, DashMapStateStore<Uuid, RandomState>, TokioClock, StateInformationMiddleware>;
 
 /// The buckets of one figure (requests or tokens) at every level.
 #[derive(Debug)]
@@ -262,7 +264,7 @@ struct Meter {
     what: &'static str,
     clock: TokioClock,
     /// One limiter per level and quota: identifiers with a figure of their own have a limiter of their own.
-    buckets: DashMap<(Level, NonZeroU32), Arc<Buckets>, foldhash::fast::RandomState>,
+    buckets: DashMap<(Level, NonZeroU32), Arc<Buckets>, RandomState>,
 }
 
 impl Meter {

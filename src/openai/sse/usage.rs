@@ -1,10 +1,11 @@
 //! Finding usage and errors in one JSON object, and reading the dialects in which providers report usage.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Tokens that the provider counted.
@@ -86,43 +87,103 @@ fn says_something(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}")
 }
 
-/// Reads a usage object in the names of any of the APIs that pass here; nothing when it has no count.
+/// A usage object, in the names of any of the APIs that pass here. Only these members are read: usage objects carry many more.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counts {
+    prompt_tokens: Count,
+    input_tokens: Count,
+    completion_tokens: Count,
+    output_tokens: Count,
+    total_tokens: Count,
+    prompt_tokens_details: Option<Details>,
+    input_tokens_details: Option<Details>,
+    prompt_cache_hit_tokens: Count,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    cached_tokens: Count,
+}
+
+/// A count, also where a server writes `7.0`; any other value is none.
+#[derive(Clone, Copy, Default)]
+struct Count(Option<u64>);
+
+impl Count {
+    fn or(self, other: Self) -> Self {
+        Self(self.0.or(other.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CountVisitor)
+    }
+}
+
+struct CountVisitor;
+
+impl<'de> Visitor<'de> for CountVisitor {
+    type Value = Count;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_u64<E>(self, count: u64) -> Result<Count, E> {
+        Ok(Count(Some(count)))
+    }
+
+    fn visit_f64<E>(self, count: f64) -> Result<Count, E> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates on its way to an integer"
+        )]
+        Ok(Count((count >= 0.0).then_some(count as u64)))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Count, A::Error> {
+        IgnoredAny.visit_seq(seq).map(|_| Count(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Count, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| Count(None))
+    }
+}
+
+/// Reads a usage object; nothing when it has no count.
 pub(super) fn read(raw: &str) -> Option<Usage> {
-    let usage: Value = serde_json::from_str(raw).ok()?;
-    let count = |names: &[&str]| {
-        names
-            .iter()
-            .find_map(|name| usage.pointer(name).and_then(tokens))
-    };
-    let prompt = count(&["/prompt_tokens", "/input_tokens"]);
-    let completion = count(&["/completion_tokens", "/output_tokens"]);
-    let total = count(&["/total_tokens"]);
+    let counts: Counts = serde_json::from_str(raw).ok()?;
+    let prompt = counts.prompt_tokens.or(counts.input_tokens).0;
+    let completion = counts.completion_tokens.or(counts.output_tokens).0;
+    let total = counts.total_tokens.0;
     prompt.or(completion).or(total)?;
     let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-    let cached = count(&[
-        "/prompt_tokens_details/cached_tokens",
-        "/input_tokens_details/cached_tokens",
-        "/prompt_cache_hit_tokens",
-    ]);
+    let details = counts.prompt_tokens_details.or(counts.input_tokens_details);
+    let cached = details.unwrap_or_default().cached_tokens;
     Some(Usage {
         prompt_tokens,
         completion_tokens,
         total_tokens: total.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
-        cached_tokens: cached.unwrap_or(0),
-    })
-}
-
-/// A count, also where a server writes `7.0`.
-fn tokens(value: &Value) -> Option<u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float saturates on its way to an integer"
-    )]
-    value.as_u64().or_else(|| {
-        value
-            .as_f64()
-            .filter(|count| *count >= 0.0)
-            .map(|count| count as u64)
+        cached_tokens: cached.or(counts.prompt_cache_hit_tokens).0.unwrap_or(0),
     })
 }
