@@ -11,7 +11,8 @@
 //!   validate -> exact dedup -> embed -> persist -> after-commit effects
 //! ```
 //!
-//! Everything else is a service that stands outside the paths and never imports them.
+//! Everything else is a service that stands outside the paths. The modules below are in reading order; `ARCHITECTURE.md` walks one
+//! request through them and says what always holds.
 
 pub mod ids;
 pub mod seams;
