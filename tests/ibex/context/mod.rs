@@ -2,3 +2,4 @@
 
 mod fakes;
 mod faults;
+mod outcomes;
