@@ -46,7 +46,7 @@ pub struct ContextConfig {
     pub timeout_ms: u64,
     /// Limit of the directive branch, in milliseconds; this and the hot branch's shrink to `deadline_ms` when they are not set.
     pub directive_timeout_ms: u64,
-    /// Limit of the hot branch, in milliseconds.
+    /// Limit of the hot branch, in milliseconds; it and the cold branch's begin when the question is embedded, and end at the wall.
     pub hot_timeout_ms: u64,
     /// Limit of the cold branch, in milliseconds; `deadline_ms` when not set.
     pub cold_timeout_ms: u64,

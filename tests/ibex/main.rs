@@ -13,3 +13,4 @@ mod cli;
 mod request_path;
 mod context;
 mod memory_write;
+mod server;

@@ -184,10 +184,10 @@ async fn directive_alone(
         Lookup::AtHand(active) => active.clone(),
         Lookup::ToLoad => {
             let slice = Duration::from_millis(app.config.context.directive_timeout_ms);
-            tokio::time::timeout(slice, app.directives.load(who.scope()))
+            let end = Instant::now() + slice;
+            retrieve::branch(end, true, app.directives.load(who.scope()))
                 .await
-                .ok()
-                .and_then(Result::ok)
+                .value
                 .flatten()
         }
     }

@@ -1,12 +1,15 @@
 //! Retrieve: the directive, hot and cold branches at once, each inside its own limit and all inside one wall.
 //!
-//! A slow branch is cancelled, a finished one is kept; each leaves its outcome, its time and its number of hits.
+//! A slow branch is cancelled, a finished one is kept, a panic is a failure of its branch alone; each leaves its outcome, its time and its
+//! number of hits.
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
@@ -41,9 +44,9 @@ impl Deadline {
         }
     }
 
-    /// A branch's limit, clamped to the wall.
+    /// The limit of a branch that begins now, clamped to the wall.
     fn branch(&self, limit_ms: u64) -> Instant {
-        (self.began + Duration::from_millis(limit_ms)).min(self.wall)
+        (Instant::now() + Duration::from_millis(limit_ms)).min(self.wall)
     }
 }
 
@@ -96,34 +99,31 @@ pub async fn retrieve(
     let settings = &app.config.context;
     let scope = subject.who.scope();
     let question = subject.chat.last_user_text().unwrap_or_default();
-    let query = query(app, &question, deadline).await;
-    let (hot_end, cold_end) = (
-        deadline.branch(settings.hot_timeout_ms),
-        deadline.branch(settings.cold_timeout_ms),
-    );
     let resolve = async {
         match directive {
             Lookup::AtHand(active) => Ok(active.clone()),
             Lookup::ToLoad => app.directives.load(scope).await,
         }
     };
-    let (directive, hot, cold) = tokio::join!(
-        branch(
-            deadline.branch(settings.directive_timeout_ms),
-            true,
-            resolve
-        ),
-        branch(
-            hot_end,
-            !query.is_empty(),
-            app.hot.hot(scope, &query, settings.hot_limit, hot_end)
-        ),
-        branch(
-            cold_end,
-            !query.is_empty(),
-            app.cold.cold(scope, &query, settings.cold_limit, cold_end)
-        ),
+    let resolve = branch(
+        deadline.branch(settings.directive_timeout_ms),
+        true,
+        resolve,
     );
+    // Only the memory branches wait for the question's vector, and their limits begin when it is there.
+    let recall = async {
+        let query = query(app, &question, deadline).await;
+        let asked = !query.is_empty();
+        let (hot_end, cold_end) = (
+            deadline.branch(settings.hot_timeout_ms),
+            deadline.branch(settings.cold_timeout_ms),
+        );
+        let hot = app.hot.hot(scope, &query, settings.hot_limit, hot_end);
+        let cold = app.cold.cold(scope, &query, settings.cold_limit, cold_end);
+        let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
+        (asked, hot, cold)
+    };
+    let (directive, (asked, hot, cold)) = tokio::join!(resolve, recall);
     let mut branches = BTreeMap::new();
     let known = directive.value.as_ref().is_some_and(Option::is_some);
     branches.insert("directive", directive.report(usize::from(known)));
@@ -138,7 +138,7 @@ pub async fn retrieve(
         hits,
         branches,
         given_up: None,
-        asked: !query.is_empty(),
+        asked,
     }
 }
 
@@ -151,14 +151,23 @@ pub(super) async fn query(app: &App, question: &str, deadline: Deadline) -> Quer
     }
     // Half of the wall: a slow embedder must leave the branches time to search by words.
     let half = deadline.began + deadline.wall.duration_since(deadline.began) / 2;
-    let embedded = timeout_at(half, app.embedder.embed(&[&*text])).await;
-    let vector = embedded.ok().and_then(Result::ok).and_then(|mut v| v.pop());
+    let texts = [&*text];
+    let embedding = AssertUnwindSafe(app.embedder.embed(&texts)).catch_unwind();
+    let vector = match timeout_at(half, embedding).await {
+        Ok(Ok(Ok(mut vectors))) => vectors.pop(),
+        Ok(Ok(Err(_))) | Err(_) => None,
+        Ok(Err(_)) => {
+            tracing::error!("the embedder panicked");
+            None
+        }
+    };
     Query::new(&text, vector.as_deref(), model)
 }
 
 /// How one branch ended.
-struct Ended<T> {
-    value: Option<T>,
+pub(super) struct Ended<T> {
+    /// What it brought, if it ended well.
+    pub(super) value: Option<T>,
     outcome: Outcome,
     ms: f64,
 }
@@ -173,7 +182,8 @@ impl<T> Ended<T> {
     }
 }
 
-async fn branch<T>(
+/// One branch inside its limit.
+pub(super) async fn branch<T>(
     limit: Instant,
     wanted: bool,
     work: impl Future<Output = Result<T, BranchError>>,
@@ -186,10 +196,15 @@ async fn branch<T>(
         };
     }
     let began = Instant::now();
+    let work = AssertUnwindSafe(work).catch_unwind();
     let (value, outcome) = match timeout_at(limit, work).await {
-        Ok(Ok(value)) => (Some(value), Outcome::Ok),
-        Ok(Err(BranchError::Deadline)) | Err(_) => (None, Outcome::Timeout),
-        Ok(Err(BranchError::Store(_) | BranchError::Interrupted)) => (None, Outcome::Error),
+        Ok(Ok(Ok(value))) => (Some(value), Outcome::Ok),
+        Ok(Ok(Err(BranchError::Deadline))) | Err(_) => (None, Outcome::Timeout),
+        Ok(Ok(Err(BranchError::Store(_) | BranchError::Interrupted))) => (None, Outcome::Error),
+        Ok(Err(_)) => {
+            tracing::error!("a retrieval branch panicked");
+            (None, Outcome::Error)
+        }
     };
     Ended {
         value,

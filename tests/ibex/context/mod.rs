@@ -1,1 +1,5 @@
-//! (tests of context)
+//! Context assembly, seen from outside: what a request gets, what it never gets, and what happens when a part of it is slow or broken.
+
+mod fakes;
+mod faults;
+mod outcomes;

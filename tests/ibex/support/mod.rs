@@ -2,6 +2,12 @@
 
 mod app;
 mod client;
+mod settings;
+mod upstream;
 
 pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
+pub(crate) use settings::patient;
+pub(crate) use upstream::{
+    Event, Exchange, Received, Script, Upstream, chunk, completion, event, ordinary, soon, usage,
+};
