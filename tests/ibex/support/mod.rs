@@ -2,6 +2,10 @@
 
 mod app;
 mod client;
+mod upstream;
 
 pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
+pub(crate) use upstream::{
+    Event, Exchange, Received, Script, Upstream, chunk, completion, event, ordinary, soon, usage,
+};
