@@ -109,8 +109,39 @@ impl Client {
         }
     }
 
+    /// Posts JSON and counts the answer's bytes without keeping them.
+    pub(crate) async fn drain(&self, path: &str, body: &Value) -> usize {
+        let client = self.clone().json_type();
+        let mut count = 0;
+        let body = body.to_string().into();
+        client
+            .exchange(Method::POST, path, body, |data| count += data.len())
+            .await;
+        count
+    }
+
     /// Sends one request on a connection of its own and reads the whole answer.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Bytes) -> Answer {
+        let mut bytes = Vec::new();
+        let (head, cut) = self
+            .exchange(method, path, body, |data| bytes.extend_from_slice(data))
+            .await;
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body: bytes.into(),
+            cut,
+        }
+    }
+
+    /// One request; whether its answer broke off comes with the head.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        mut take: impl FnMut(&[u8]),
+    ) -> (http::response::Parts, bool) {
         let stream = TcpStream::connect(self.address)
             .await
             .expect("the service listens");
@@ -130,12 +161,10 @@ impl Client {
             .await
             .expect("an answer");
         let (head, mut incoming) = response.into_parts();
-        let (mut bytes, mut cut) = (Vec::new(), false);
+        let mut cut = false;
         while let Some(frame) = incoming.frame().await {
             match frame {
-                Ok(frame) => {
-                    bytes.extend_from_slice(frame.data_ref().map(|d| &d[..]).unwrap_or_default())
-                }
+                Ok(frame) => take(frame.data_ref().map(|d| &d[..]).unwrap_or_default()),
                 Err(_) => {
                     cut = true;
                     break;
@@ -143,11 +172,6 @@ impl Client {
             }
         }
         driver.abort();
-        Answer {
-            status: head.status,
-            headers: head.headers,
-            body: bytes.into(),
-            cut,
-        }
+        (head, cut)
     }
 }
