@@ -4,13 +4,13 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::auth::Permissions;
+use crate::auth::{Permissions, Principal, operator_principal};
 use crate::ids::{AgentId, OrgId, UserId};
 use crate::seams::Clock;
 use crate::store::{Agent, Org, Store, StoredToken};
 
 use super::CliError;
-use super::args::AgentChoice;
+use super::args::{AgentChoice, ScopeChoice};
 
 /// What a new token shall be.
 #[derive(Debug, Clone)]
@@ -93,6 +93,17 @@ impl Desk<'_> {
     pub async fn chosen(&self, choice: &AgentChoice) -> Result<Agent, CliError> {
         let org = self.org(choice.org.as_deref()).await?;
         self.agent(org.id, choice.agent.as_deref()).await
+    }
+
+    /// The operator, acting for the agent and user of a command's flags.
+    ///
+    /// # Errors
+    /// When the flags do not name exactly one agent.
+    pub async fn principal(&self, scope: &ScopeChoice) -> Result<Principal, CliError> {
+        let agent = self.chosen(&scope.choice).await?;
+        operator_principal(self.store, agent.org, agent.id, scope.user.clone())
+            .await
+            .map_err(|e| CliError::Failed(e.to_string()))
     }
 }
 

@@ -72,15 +72,16 @@ fn status(text: &str) -> Result<Status, &'static str> {
         .ok_or("must be active, superseded, quarantined or forgotten")
 }
 
+/// A memory as the commands show it.
 #[derive(Debug, Serialize)]
-struct MemoryRecord {
-    id: MemoryId,
-    user_id: Option<UserId>,
+pub(super) struct MemoryRecord {
+    pub(super) id: MemoryId,
+    pub(super) user_id: Option<UserId>,
     status: Status,
-    category: Category,
+    pub(super) category: Category,
     labels: Vec<Label>,
     confidence: f32,
-    content: Arc<str>,
+    pub(super) content: Arc<str>,
     metadata: Option<Arc<RawValue>>,
     source: Source,
     pinned: bool,

@@ -3,7 +3,8 @@
 //! ```text
 //! args      everything that can be typed           error     what a failure prints and which code it exits with
 //! desk      what the commands work with            output    tables, or JSON for scripts
-//! check_config  init  org  agent  token  directive  memory
+//! check_config  init  org  agent  token  directive  memory  remember  import  preview
+//! serve         demo, with the provider in echo           transcript  chat messages for people
 //! ```
 //!
 //! Commands write results to standard output and everything else to standard error. They exit with 0, with 1 when something failed,
@@ -20,7 +21,13 @@ pub mod agent;
 pub mod token;
 pub mod directive;
 pub mod memory;
+mod remember;
+
+mod preview;
+mod transcript;
 mod serve;
+mod demo;
+mod echo;
 mod run;
 
 pub use args::{Cli, Command};

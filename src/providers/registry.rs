@@ -178,7 +178,7 @@ impl Registry {
     /// Where `model` goes; `None` when no provider serves it.
     #[must_use]
     pub fn route(&self, model: &str) -> Option<Route> {
-        let entry = self.entries.iter().find(|e| e.pattern.is_match(model));
+        let entry = self.entry(model);
         let provider = entry
             .and_then(|e| e.provider.as_ref())
             .or(self.default.as_ref())?;
@@ -187,6 +187,17 @@ impl Registry {
             upstream_model: entry.and_then(|e| e.upstream_model.clone()),
             profile: ModelProfile::of(model, entry.map(|e| &e.config), self.default_window),
         })
+    }
+
+    /// What is known of `model`, whether or not a provider serves it.
+    #[must_use]
+    pub fn profile(&self, model: &str) -> ModelProfile {
+        let configured = self.entry(model).map(|e| &e.config);
+        ModelProfile::of(model, configured, self.default_window)
+    }
+
+    fn entry(&self, model: &str) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.pattern.is_match(model))
     }
 
     /// The provider for requests that name no model.

@@ -4,29 +4,22 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::{ApiError, Code};
 use crate::openai::ChatRequest;
+use crate::request::agent_binding::BoundPrincipal;
 use crate::request::context::assemble::{Assembled, View, Whole};
-use crate::request::context::inject::inject;
 use crate::request::context::plan::ContextPlan;
-use crate::request::context::{Subject, run};
+use crate::request::context::{Subject, preview, run};
 use crate::request::resolution::resolve;
 use crate::request::{Gated, Stage, gates, read};
 use crate::telemetry::Trail;
 
 use super::chat::{apart, conclude};
 
-#[derive(Serialize)]
-struct Preview<'a> {
-    messages: &'a RawValue,
-    plan: &'a ContextPlan,
-}
-
-pub(super) async fn preview(State(app): State<App>, request: Request) -> Response {
+pub(super) async fn preview_request(State(app): State<App>, request: Request) -> Response {
     let mut trail = Trail::default();
     let result = previewed(&app, request, &mut trail).await;
     conclude(&app, &trail, result)
@@ -34,19 +27,14 @@ pub(super) async fn preview(State(app): State<App>, request: Request) -> Respons
 
 async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
     let run = assembled(app, request, trail, |_| None).await?;
-    let body = inject(&run.chat, &run.assembled.injection, run.profile.system_role)
-        .into_body(run.chat.body())
-        .to_bytes();
-    let rewritten =
-        ChatRequest::parse(body, app.config.server.max_messages + 2).map_err(|_| internal())?;
-    let range = rewritten.field("messages").ok_or_else(internal)?;
-    let messages: &RawValue =
-        serde_json::from_slice(rewritten.raw(&range)).map_err(|_| internal())?;
-    let mut response = axum::Json(Preview {
-        messages,
-        plan: &run.assembled.plan,
-    })
-    .into_response();
+    let subject = Subject {
+        who: run.bound.principal(),
+        chat: &run.chat,
+        profile: run.profile,
+    };
+    let answer = preview::preview(&subject, run.assembled)
+        .map_err(|e| ApiError::new(Code::InternalError, e.to_string()))?;
+    let mut response = axum::Json(answer).into_response();
     run.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)
 }
@@ -102,6 +90,7 @@ fn whole(chat: &ChatRequest) -> Whole {
 
 /// An assembly without a provider.
 struct Run {
+    bound: BoundPrincipal,
     chat: ChatRequest,
     profile: crate::providers::ModelProfile,
     counted: crate::request::rate_limit::CountedRequest,
@@ -140,13 +129,10 @@ async fn assembled(
     };
     let assembled = run(app, &subject, &resolved.directive, &view).await;
     Ok(Run {
+        bound,
         chat: valid.into_chat(),
         profile,
         counted,
         assembled,
     })
-}
-
-fn internal() -> ApiError {
-    ApiError::new(Code::InternalError, "an internal error occurred")
 }

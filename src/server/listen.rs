@@ -21,6 +21,14 @@ pub struct ListenError {
     reason: std::io::Error,
 }
 
+impl ListenError {
+    /// What the system says.
+    #[must_use]
+    pub fn reason(&self) -> &std::io::Error {
+        &self.reason
+    }
+}
+
 /// A server that accepts connections until it is told to stop.
 #[derive(Debug)]
 pub struct Listening {

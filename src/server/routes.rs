@@ -93,7 +93,7 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
         "/v1/memories/hot" => get(memories::hot),
         "/v1/memories/{id}" => delete(memories::forget).get(memories::get),
         "/v1/context/assemble" => post(context::assemble),
-        "/v1/context/preview" => post(context::preview),
+        "/v1/context/preview" => post(context::preview_request),
         "/v1/directives" => get(directives::list).post(directives::add),
         "/v1/directives/active" => get(directives::active),
         "/v1/directives/rollback" => post(directives::rollback),

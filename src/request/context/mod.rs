@@ -21,6 +21,7 @@ pub mod format;
 pub mod inject;
 pub mod assemble;
 pub mod plan;
+pub mod preview;
 pub mod recall;
 mod attached;
 
