@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 /// The time of day. Durations are measured with `tokio::time::Instant`, never with this.
 pub trait Clock: Send + Sync + Debug {
-    /// The current instant in UTC.
+    /// The current instant in UTC, to the microsecond: what the store keeps, so that a time reads the same before and after.
     fn now(&self) -> Timestamp;
 }
 
@@ -20,7 +20,8 @@ impl Clock for SystemClock {
         reason = "this is the seam the ban points to"
     )]
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        let now = Timestamp::now();
+        Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
     }
 }
 

@@ -227,6 +227,17 @@ impl App {
         });
     }
 
+    /// Takes policy, providers and models from a new configuration, all or nothing; requests under way keep what they began with.
+    ///
+    /// # Errors
+    /// When the new configuration cannot be used; the old one stays.
+    pub fn reload(&self, config: &Config) -> Result<(), StartError> {
+        let (policy, registry) = rules(config)?;
+        self.policy.store(Arc::new(policy));
+        self.registry.store(Arc::new(registry));
+        Ok(())
+    }
+
     /// Says that no new work is wanted: `/ready` answers 503 from now on.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::telemetry;
 
 use super::memory::MemoryCommand;
+use super::serve::Source;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
 use super::{
     agent, check_config, demo, directive, error, init, memory, org, preview, remember, serve, token,
@@ -47,19 +48,27 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
             "demo takes no configuration; `ibex serve` does".to_owned(),
         )),
         Command::Demo(args) => demo::run(args, env, &mut out).await,
-        command @ (Command::Serve
-        | Command::Init(_)
+        Command::Serve => {
+            let loaded = config::load(file.as_deref(), env)?;
+            for warning in &loaded.warnings {
+                complain(warning)?;
+            }
+            telemetry::init(&loaded.config.log).map_err(|e| CliError::Failed(e.to_string()))?;
+            let source = Source {
+                file,
+                env: env.clone(),
+            };
+            serve::run(open(loaded.config)?, source).await
+        }
+        command @ (Command::Init(_)
         | Command::Org(_)
         | Command::Agent(_)
         | Command::Token(_)
         | Command::Directive(_)
         | Command::Memory(_)
         | Command::Preview(_)) => {
-            let config = config::load(file.as_deref(), env)?;
-            for warning in &config.warnings {
-                complain(warning)?;
-            }
-            with_store(command, config.config, &mut out).await
+            let loaded = config::load(file.as_deref(), env)?;
+            with_store(command, loaded.config, &mut out).await
         }
     }
 }
@@ -118,10 +127,6 @@ pub(super) fn patient(context: &mut ContextConfig) {
 }
 
 async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
-    if matches!(command, Command::Serve) {
-        telemetry::init(&config.log).map_err(|e| CliError::Failed(e.to_string()))?;
-        return serve::run(open(config)?).await;
-    }
     let opened = open(config)?;
     let result = at_desk(command, &opened, out).await;
     opened.store.close().await?;

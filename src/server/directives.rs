@@ -45,6 +45,12 @@ impl<'a> DirectiveView<'a> {
     }
 }
 
+/// Every version of an agent.
+#[derive(Serialize)]
+struct Versions<'a> {
+    directives: Vec<DirectiveView<'a>>,
+}
+
 /// Lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
@@ -75,11 +81,7 @@ async fn list_versions(
         .await
         .map_err(|e| store_failed(&e))?;
     let data: Vec<DirectiveView<'_>> = versions.iter().map(DirectiveView::of).collect();
-    Ok(asked.answer(
-        app,
-        StatusCode::OK,
-        &serde_json::json!({ "directives": data }),
-    ))
+    Ok(asked.answer(app, StatusCode::OK, &Versions { directives: data }))
 }
 
 pub(super) async fn active(State(app): State<App>, request: Request) -> Response {

@@ -67,6 +67,19 @@ impl<'a> MemoryView<'a> {
     }
 }
 
+/// An answer with results in order.
+#[derive(Serialize)]
+struct Results<T> {
+    results: Vec<T>,
+}
+
+/// A page of a list.
+#[derive(Serialize)]
+struct Page<'a> {
+    memories: Vec<MemoryView<'a>>,
+    has_more: bool,
+}
+
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {
     if principal.scope().user().is_some() {
@@ -100,9 +113,10 @@ async fn create_one(app: &App, request: Request, trail: &mut Trail) -> Result<Re
     Ok(asked.answer(app, StatusCode::CREATED, &MemoryView::of(&memory)))
 }
 
+/// One member's outcome, with the status it would have had alone.
 #[derive(Serialize)]
 struct BatchResult<'a> {
-    status: &'static str,
+    status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<MemoryId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,22 +152,18 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
         .iter()
         .map(|outcome| match outcome {
             Ok(memory) => BatchResult {
-                status: memory.status.as_str(),
+                status: StatusCode::CREATED.as_u16(),
                 id: Some(memory.id),
                 error: None,
             },
             Err(error) => BatchResult {
-                status: "error",
+                status: error.code.status().as_u16(),
                 id: None,
                 error: Some(error.body(None, None)),
             },
         })
         .collect();
-    Ok(asked.answer(
-        app,
-        StatusCode::MULTI_STATUS,
-        &serde_json::json!({ "results": results }),
-    ))
+    Ok(asked.answer(app, StatusCode::MULTI_STATUS, &Results { results }))
 }
 
 pub(super) async fn get(
@@ -247,7 +257,10 @@ async fn list_page(app: &App, request: Request, trail: &mut Trail) -> Result<Res
     Ok(asked.answer(
         app,
         StatusCode::OK,
-        &serde_json::json!({ "memories": data, "has_more": page.has_more }),
+        &Page {
+            memories: data,
+            has_more: page.has_more,
+        },
     ))
 }
 
@@ -306,11 +319,7 @@ async fn search_memories(
             memory: MemoryView::of(&r.memory),
         })
         .collect();
-    Ok(asked.answer(
-        app,
-        StatusCode::OK,
-        &serde_json::json!({ "results": results }),
-    ))
+    Ok(asked.answer(app, StatusCode::OK, &Results { results }))
 }
 
 /// A member of the hot set.
@@ -346,11 +355,7 @@ async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<R
             memory: MemoryView::of(memory),
         })
         .collect();
-    Ok(asked.answer(
-        app,
-        StatusCode::OK,
-        &serde_json::json!({ "results": results }),
-    ))
+    Ok(asked.answer(app, StatusCode::OK, &Results { results }))
 }
 
 pub(super) async fn forget(

@@ -53,7 +53,7 @@ pub const ROUTES: &[RouteInfo] = &[
     protected(&["post"], "/v1/completions"),
     protected(&["post"], "/v1/embeddings"),
     protected(&["get"], "/v1/models"),
-    protected(&["get"], "/v1/models/{model}"),
+    protected(&["get"], "/v1/models/{id}"),
     protected(&["get", "post"], "/v1/memories"),
     protected(&["post"], "/v1/memories/batch"),
     protected(&["post"], "/v1/memories/search"),
@@ -86,7 +86,7 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
         "/v1/completions" => post(chat::completions),
         "/v1/embeddings" => post(chat::embeddings),
         "/v1/models" => get(chat::models),
-        "/v1/models/{model}" => get(chat::model),
+        "/v1/models/{id}" => get(chat::model),
         "/v1/memories" => get(memories::list).post(memories::create),
         "/v1/memories/batch" => post(memories::batch),
         "/v1/memories/search" => post(memories::search),
@@ -106,14 +106,18 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
     })
 }
 
+/// Model ids may hold slashes (`vendor/model`), which only a wildcard takes.
+fn wildcard(path: &str) -> String {
+    path.replace("/models/{id}", "/models/{*id}")
+}
+
 /// The provider's own surface, also served without `/v1`.
 fn alias(path: &str) -> Option<String> {
     let bare = path.strip_prefix("/v1")?;
     let provider = ["/chat/", "/completions", "/embeddings", "/models"]
         .iter()
         .any(|p| bare.starts_with(p));
-    // axum's wildcard takes ids with slashes (`vendor/model`).
-    provider.then(|| bare.replace("{model}", "{*model}"))
+    provider.then(|| wildcard(bare))
 }
 
 /// The router of the whole service.
@@ -126,7 +130,7 @@ pub fn router(app: &App) -> Router {
         if let Some(alias) = alias(route.path) {
             router = router.route(&alias, methods.clone());
         }
-        router = router.route(&route.path.replace("{model}", "{*model}"), methods);
+        router = router.route(&wildcard(route.path), methods);
     }
     router
         .fallback(async || ApiError::new(Code::NotFound, "no such route"))

@@ -9,8 +9,6 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::chat::ChatRequest;
-
 pub use body::RewrittenBody;
 
 #[derive(Debug, Clone)]
@@ -60,32 +58,6 @@ impl Edits {
     /// Sends `model` under another name; `range` is where its value stands.
     pub fn set_model(&mut self, range: Range<usize>, model: &str) {
         self.replace(range, json_string(model));
-    }
-
-    /// Asks for the usage event of a stream where the client did not. The client's other stream options stay.
-    pub fn ask_for_usage(&mut self, chat: &ChatRequest) {
-        const MEMBER: &str = "\"include_usage\":true";
-        if chat.include_usage() {
-            return;
-        }
-        let Some(options) = chat.stream_options() else {
-            let Some(first) = chat.fields().first() else {
-                return;
-            };
-            self.insert(
-                first.key.range.start,
-                format!("\"stream_options\":{{{MEMBER}}},"),
-            );
-            return;
-        };
-        if let Some(range) = &options.include_usage {
-            self.replace(range.clone(), "true");
-        } else if options.is_object {
-            let comma = if options.is_empty { "" } else { "," };
-            self.insert(options.range.start + 1, format!("{MEMBER}{comma}"));
-        } else {
-            self.replace(options.range.clone(), format!("{{{MEMBER}}}"));
-        }
     }
 
     /// The edited body in pieces: slices of `body` and the texts of the spans between them.

@@ -91,33 +91,6 @@ fn the_length_is_exact_and_a_clone_starts_anew() {
 }
 
 #[test]
-fn the_usage_event_is_asked_for_once() {
-    let ask = |body: &str| edited(body, Edits::ask_for_usage);
-    assert_eq!(
-        ask(r#"{ "model":"m"}"#),
-        r#"{ "stream_options":{"include_usage":true},"model":"m"}"#
-    );
-    assert_eq!(
-        ask(r#"{"stream_options":null}"#),
-        r#"{"stream_options":{"include_usage":true}}"#
-    );
-    assert_eq!(
-        ask(r#"{"stream_options":{ }}"#),
-        r#"{"stream_options":{"include_usage":true }}"#
-    );
-    assert_eq!(
-        ask(r#"{"stream_options":{"x":1.0}}"#),
-        r#"{"stream_options":{"include_usage":true,"x":1.0}}"#
-    );
-    assert_eq!(
-        ask(r#"{"stream_options":{"x":1,"include_usage" : false}}"#),
-        r#"{"stream_options":{"x":1,"include_usage" : true}}"#
-    );
-    let asked = r#"{"stream_options":{"include_usage":true}}"#;
-    assert_eq!(ask(asked), asked);
-}
-
-#[test]
 fn the_model_is_mapped_where_it_stands() {
     let body = "{\"seed\":12345678901234567890123, \"model\"\t:\t\"a\" ,\"top_p\":0.70}";
     let sent = edited(body, |edits, chat| {

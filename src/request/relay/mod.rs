@@ -40,6 +40,10 @@ pub trait Ending: Send + 'static {
     fn ended(&mut self, end: StreamEnd, tap: TapReport);
 }
 
+/// Time between the error event and the cut. The server writes an event only while the body has nothing more to give, and a cut drops
+/// what is not written; a reader that is slower than this has lost the answer anyway.
+const CUT_GRACE: Duration = Duration::from_millis(500);
+
 /// Limits of one answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -53,7 +57,7 @@ pub struct Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Passing,
-    /// The error event is out; the next poll cuts the connection.
+    /// The error event is handed over; when the alarm rings the connection is cut.
     Cutting(StreamEnd),
     Over,
 }
@@ -106,6 +110,7 @@ where
     fn break_off(&mut self, end: StreamEnd) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.events {
             self.state = State::Cutting(end);
+            self.alarm.as_mut().reset(Instant::now() + CUT_GRACE);
             return Poll::Ready(Some(Ok(Frame::data(error_event(end, self.boundary)))));
         }
         self.finish(end);
@@ -148,6 +153,7 @@ where
         match this.state {
             State::Passing => {}
             State::Cutting(end) => {
+                ready!(this.alarm.as_mut().poll(cx));
                 this.finish(end);
                 return Poll::Ready(Some(Err(Aborted(end))));
             }
