@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::auth::{Permissions, Principal};
 use crate::error::{ApiError, Code, ErrorBody, FieldError};
 use crate::ids::{MemoryId, UserId};
+use crate::memory::search::standing;
 use crate::memory::write::{WriteError, objects, write};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::request::context::plan::Components;
@@ -277,11 +278,32 @@ struct SearchBody {
 #[derive(Serialize)]
 struct Found<'a> {
     rank: usize,
-    similarity: f32,
+    /// Cosine of query and content; the hot set has no query.
+    similarity: Option<f32>,
     score: f32,
     components: Components,
     #[serde(flatten)]
     memory: MemoryView<'a>,
+}
+
+impl<'a> Found<'a> {
+    /// A member of the hot set, which stands as if it answered any query in full.
+    fn hot(rank: usize, memory: &'a Memory, now: Timestamp) -> Self {
+        let components = Components {
+            relevance: 1.0,
+            recency: standing::recency(memory, now),
+            usefulness: standing::usefulness(memory),
+            confidence: memory.confidence,
+            frequency: standing::frequency(memory),
+        };
+        Self {
+            rank,
+            similarity: None,
+            score: standing::standing(memory, now),
+            components,
+            memory: MemoryView::of(memory),
+        }
+    }
 }
 
 /// Results of a search without a limit of its own, and the most.
@@ -313,21 +335,13 @@ async fn search_memories(
         .enumerate()
         .map(|(i, (similarity, r))| Found {
             rank: i + 1,
-            similarity: *similarity,
+            similarity: Some(*similarity),
             score: r.score,
             components: r.components,
             memory: MemoryView::of(&r.memory),
         })
         .collect();
     Ok(asked.answer(app, StatusCode::OK, &Results { results }))
-}
-
-/// A member of the hot set.
-#[derive(Serialize)]
-struct HotMember<'a> {
-    rank: usize,
-    #[serde(flatten)]
-    memory: MemoryView<'a>,
 }
 
 #[derive(Deserialize)]
@@ -347,13 +361,11 @@ async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<R
     let asked = ask(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     let limit = limit_of(query::<HotQuery>(&head)?.limit, 20, 50)?;
     let members = recall::hot(app, asked.principal(), limit).await?;
-    let results: Vec<HotMember<'_>> = members
+    let now = app.clock.now();
+    let results: Vec<Found<'_>> = members
         .iter()
         .enumerate()
-        .map(|(i, memory)| HotMember {
-            rank: i + 1,
-            memory: MemoryView::of(memory),
-        })
+        .map(|(i, memory)| Found::hot(i + 1, memory, now))
         .collect();
     Ok(asked.answer(app, StatusCode::OK, &Results { results }))
 }
