@@ -29,6 +29,10 @@ pub(super) const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("keep-alive"),
 ];
 
+/// How long the error event may take to leave. When a body fails, the server drops what it has not written yet, and nothing tells
+/// whether it has; this is ample for a write to a client that reads, and short for the stream's slot.
+const FAREWELL: Duration = Duration::from_millis(100);
+
 /// The relay stopped before the answer was whole; the client's connection is cut.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the answer broke off: {}", .0.as_str())]
@@ -53,7 +57,7 @@ pub struct Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Passing,
-    /// The error event is out; the next poll cuts the connection.
+    /// The error event is on its way out; when the alarm rings the connection is cut.
     Cutting(StreamEnd),
     Over,
 }
@@ -106,6 +110,7 @@ where
     fn break_off(&mut self, end: StreamEnd) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.events {
             self.state = State::Cutting(end);
+            self.alarm.as_mut().reset(Instant::now() + FAREWELL);
             return Poll::Ready(Some(Ok(Frame::data(error_event(end, self.boundary)))));
         }
         self.finish(end);
@@ -148,6 +153,7 @@ where
         match this.state {
             State::Passing => {}
             State::Cutting(end) => {
+                ready!(this.alarm.as_mut().poll(cx));
                 this.finish(end);
                 return Poll::Ready(Some(Err(Aborted(end))));
             }
