@@ -61,8 +61,9 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             stream,
         },
     );
+    let status = response.status();
     let headers = response.headers_mut();
-    counted.write(headers);
+    counted.write(status, headers);
     attached.write(headers);
     put(headers, "x-ibex-session-id", resolved.session.as_str());
     put(headers, "server-timing", &trail.server_timing());
@@ -91,8 +92,9 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             stream,
         },
     );
+    let status = response.status();
     let headers = response.headers_mut();
-    counted.write(headers);
+    counted.write(status, headers);
     put(headers, "server-timing", &trail.server_timing());
     response
 }
