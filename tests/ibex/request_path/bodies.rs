@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::raw::{self, Raw};
 use super::{
-    CHAT, app_with, assert_refused, assert_untouched, chat, chat_of, jump, released, until,
+    CHAT, app_with, assert_refused, assert_untouched, chat, chat_of, jump, released, settled, until,
 };
 use crate::support::{Event, Script, TestApp, Upstream, chunk, completion};
 
@@ -137,6 +137,7 @@ async fn a_body_that_stalls_is_refused_in_time_and_releases_everything() {
     })
     .await;
     jump(Duration::from_millis(59_000)).await;
+    settled().await;
     assert_eq!(app.app.inflight.bytes(), 500, "not before its time");
     jump(Duration::from_millis(2_000)).await;
     let answer = client.answer().await;
