@@ -81,7 +81,8 @@ where
     B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
     E: Ending + Unpin,
 {
-    /// Wraps an answer's body. `events` says whether it is an event stream.
+    /// Wraps an answer's body. `events` says whether it is an event stream that may be given an error event: a plain one, whose length
+    /// nobody has announced to the client.
     pub fn new(upstream: B, events: bool, tap: Tap, patience: Patience, ending: E) -> Self {
         let now = Instant::now();
         let first = patience
@@ -196,7 +197,12 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.upstream.size_hint()
+        if self.events {
+            // A provider's announced length would leave no room for the error event.
+            SizeHint::default()
+        } else {
+            self.upstream.size_hint()
+        }
     }
 }
 
