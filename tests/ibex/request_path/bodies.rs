@@ -19,7 +19,7 @@ async fn large_bodies_pass_up_to_the_default_limit() {
     let picture = format!(
         r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{image}"}}}}]}}]}}"#
     );
-    let client = app.client().header("x-ibex-skip-memory", "1");
+    let client = app.client();
     for body in [picture.into(), chat_of(30 << 20)] {
         let answer = client.post_raw(CHAT, body.clone()).await;
         assert_eq!(answer.status, StatusCode::OK);

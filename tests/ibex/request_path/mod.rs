@@ -12,6 +12,7 @@ mod streams;
 mod timeouts;
 mod leaving;
 mod pressure;
+mod http2;
 
 use std::time::Duration;
 
