@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::app::App;
 use crate::limits::SlotHeld;
+use crate::openai::sse::ContentCoding;
 use crate::openai::{Tap, TapReport};
 use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
 
@@ -61,8 +62,9 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             stream,
         },
     );
+    let status = response.status();
     let headers = response.headers_mut();
-    counted.write(headers);
+    counted.write(status, headers);
     attached.write(headers);
     put(headers, "x-ibex-session-id", resolved.session.as_str());
     put(headers, "server-timing", &trail.server_timing());
@@ -91,8 +93,9 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             stream,
         },
     );
+    let status = response.status();
     let headers = response.headers_mut();
-    counted.write(headers);
+    counted.write(status, headers);
     put(headers, "server-timing", &trail.server_timing());
     response
 }
@@ -135,10 +138,17 @@ fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
                 .get(..17)
                 .is_some_and(|k| k.eq_ignore_ascii_case(b"text/event-stream"));
             let tap = Tap::new(events, &head.headers);
+            // Plain text has no place inside a compressed stream: that one is only cut.
+            let tellable = events
+                && ContentCoding::of(head.headers.get(header::CONTENT_ENCODING))
+                    == ContentCoding::Identity;
+            if tellable {
+                head.headers.remove(header::CONTENT_LENGTH);
+            }
             app.metrics.answers_open.inc();
             Response::from_parts(
                 head,
-                into_body(Relay::new(incoming, events, tap, patience, closing)),
+                into_body(Relay::new(incoming, tellable, tap, patience, closing)),
             )
         }
     }

@@ -1,6 +1,6 @@
 //! Stages 5 and 7, request rate and token rate: a bound principal is counted before its body is read, and again when its size is known.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
@@ -129,13 +129,15 @@ impl CountedRequest {
 }
 
 impl CountedTokens {
-    /// Writes the rate headers, over those of the provider.
-    pub fn write(&self, headers: &mut HeaderMap) {
-        for (name, value) in &self.headers {
-            headers.insert(name, value.clone());
-        }
-        for (name, value) in self.tokens.iter().flat_map(RateHeaders::tokens) {
-            headers.insert(name, value);
+    /// Writes the rate headers, over those of the provider: a client's limits are ours. But a provider that refuses speaks of its own,
+    /// and those are what the client has to wait for.
+    pub fn write(&self, status: StatusCode, headers: &mut HeaderMap) {
+        let refused = !status.is_success();
+        let tokens = self.tokens.iter().flat_map(RateHeaders::tokens);
+        for (name, value) in self.headers.iter().cloned().chain(tokens) {
+            if !(refused && headers.contains_key(&name)) {
+                headers.insert(name, value);
+            }
         }
     }
 

@@ -41,6 +41,14 @@ pub(super) async fn chat_completions(
     answer(&app, &meta, request).await
 }
 
+pub(super) async fn responses(
+    State(app): State<App>,
+    Extension(meta): Extension<RequestMeta>,
+    request: Request,
+) -> Response {
+    forward(&app, &meta, request, "/responses").await
+}
+
 pub(super) async fn completions(
     State(app): State<App>,
     Extension(meta): Extension<RequestMeta>,

@@ -50,6 +50,7 @@ const fn open(path: &'static str, reason: &'static str) -> RouteInfo {
 /// without `/v1`, for clients whose base URL lacks it.
 pub const ROUTES: &[RouteInfo] = &[
     protected(&["post"], "/v1/chat/completions"),
+    protected(&["post"], "/v1/responses"),
     protected(&["post"], "/v1/completions"),
     protected(&["post"], "/v1/embeddings"),
     protected(&["get"], "/v1/models"),
@@ -83,6 +84,7 @@ pub const ROUTES: &[RouteInfo] = &[
 fn handlers(path: &str) -> Option<MethodRouter<App>> {
     Some(match path {
         "/v1/chat/completions" => post(chat::chat_completions),
+        "/v1/responses" => post(chat::responses),
         "/v1/completions" => post(chat::completions),
         "/v1/embeddings" => post(chat::embeddings),
         "/v1/models" => get(chat::models),
@@ -114,7 +116,7 @@ fn wildcard(path: &str) -> String {
 /// The provider's own surface, also served without `/v1`.
 fn alias(path: &str) -> Option<String> {
     let bare = path.strip_prefix("/v1")?;
-    let provider = ["/chat/", "/completions", "/embeddings", "/models"]
+    let provider = ["/chat/", "/responses", "/completions", "/embeddings", "/models"]
         .iter()
         .any(|p| bare.starts_with(p));
     provider.then(|| wildcard(bare))

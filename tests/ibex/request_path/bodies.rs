@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::raw::{self, Raw};
 use super::{
-    CHAT, app_with, assert_refused, assert_untouched, chat, chat_of, jump, released, until,
+    CHAT, app_with, assert_refused, assert_untouched, chat, chat_of, jump, released, settled, until,
 };
 use crate::support::{Event, Script, TestApp, Upstream, chunk, completion};
 
@@ -19,7 +19,7 @@ async fn large_bodies_pass_up_to_the_default_limit() {
     let picture = format!(
         r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{image}"}}}}]}}]}}"#
     );
-    let client = app.client().header("x-ibex-skip-memory", "1");
+    let client = app.client();
     for body in [picture.into(), chat_of(30 << 20)] {
         let answer = client.post_raw(CHAT, body.clone()).await;
         assert_eq!(answer.status, StatusCode::OK);
@@ -137,6 +137,7 @@ async fn a_body_that_stalls_is_refused_in_time_and_releases_everything() {
     })
     .await;
     jump(Duration::from_millis(59_000)).await;
+    settled().await;
     assert_eq!(app.app.inflight.bytes(), 500, "not before its time");
     jump(Duration::from_millis(2_000)).await;
     let answer = client.answer().await;

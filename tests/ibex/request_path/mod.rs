@@ -12,6 +12,7 @@ mod streams;
 mod timeouts;
 mod leaving;
 mod pressure;
+mod http2;
 
 use std::time::Duration;
 
@@ -54,6 +55,13 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
         }
     })
     .await;
+}
+
+/// Lets everybody go on who can: the test's runtime has one thread, and sockets on loopback need no time.
+async fn settled() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Moves the clock on. The test's runtime has one thread, so nothing runs between the jump and the clock's going on as before.

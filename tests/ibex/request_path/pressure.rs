@@ -18,15 +18,13 @@ async fn a_client_that_does_not_read_holds_the_provider_back() {
     let piece = vec![b'x'; 64 << 10];
     let script = Script::new()
         .send(format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {LARGE}\r\n\r\n"
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {LARGE}\r\n\r\n"
         ))
         .repeat(piece.clone(), LARGE / piece.len());
     let upstream = Upstream::playing(script).await;
     let app = TestApp::start(&upstream.url()).await;
     let mut client = Raw::narrow(&app).await;
-    client
-        .send(raw::post(&app, CHAT, streamed().to_string()))
-        .await;
+    client.send(raw::post(&app, CHAT, chat().to_string())).await;
     let exchange = upstream.exchange(0).await;
     // On the test's one thread everybody who can go on does so between two yields; when nobody has for long, nobody can.
     let (mut still, mut written) = (0, 0);

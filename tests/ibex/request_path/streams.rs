@@ -173,6 +173,42 @@ async fn what_a_stream_has_said_arrives_before_the_rest_is_there() {
     client.read_to(b"0\r\n\r\n").await;
 }
 
+/// The end that a provider announced leaves no room for the event: the announcement must not reach the client.
+#[tokio::test]
+async fn a_stream_cut_shortly_before_its_announced_end_is_told_whole() {
+    let part = "data: {\"choices\":[]}\n\n";
+    let upstream = Upstream::playing(
+        Script::new()
+            .send(format!(
+                "HTTP/1.1 200 OK\r\n{EVENTS}content-length: {}\r\n\r\n{part}",
+                part.len() + 5
+            ))
+            .close(),
+    )
+    .await;
+    let app = TestApp::start(&upstream.url()).await;
+    let answer = app.client().post(CHAT, &streamed()).await;
+    assert!(answer.cut);
+    let text = String::from_utf8(answer.body.to_vec()).expect("text");
+    assert!(text.starts_with(part) && text.ends_with("}\n\n"), "{text}");
+    assert!(text.contains("PROVIDER_UNAVAILABLE"), "{text}");
+}
+
+/// Plain text inside a compressed stream would be read as garbage.
+#[tokio::test]
+async fn a_compressed_stream_that_breaks_off_is_cut_and_nothing_is_added() {
+    let packed = zipped(OWLS.as_bytes());
+    let part = &packed[..packed.len() / 2];
+    let headers = format!("{EVENTS}content-encoding: gzip\r\n");
+    let upstream =
+        Upstream::playing(Script::new().chunked_head(&headers).chunk(part).close()).await;
+    let app = TestApp::start(&upstream.url()).await;
+    let answer = app.client().post(CHAT, &streamed()).await;
+    assert!(answer.cut);
+    assert!(part.starts_with(&answer.body), "{:?}", answer.body);
+    released(&app).await;
+}
+
 /// An upstream that dies in mid-stream: one error event, then a cut, never a polite end.
 #[tokio::test]
 async fn a_provider_that_dies_in_mid_stream_is_told_and_the_connection_cut() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::raw::{self, Raw};
-use super::{CHAT, app_with, assert_refused, chat, jump, metric, released, streamed};
+use super::{CHAT, app_with, assert_refused, chat, jump, metric, released, settled, streamed};
 use crate::support::{Event, Script, TestApp, Upstream, completion};
 
 #[tokio::test]
@@ -45,6 +45,7 @@ async fn a_stream_that_falls_silent_ends_with_an_error_event() {
         .await;
     client.read_to(b"data: 1\n\n").await;
     jump(Duration::from_millis(2_500)).await;
+    settled().await;
     assert!(!upstream.last().gone.is_set(), "not before its time");
     assert_eq!(app.app.metrics.answers_open.get(), 1);
     jump(Duration::from_millis(1_000)).await;
@@ -93,6 +94,7 @@ async fn a_provider_without_a_head_is_given_up_with_504() {
         let asked = tokio::spawn(async move { client.post(CHAT, &body).await });
         let exchange = upstream.exchange(0).await;
         jump(Duration::from_millis(2_500)).await;
+        settled().await;
         assert!(!exchange.gone.is_set(), "not before its time");
         jump(Duration::from_millis(1_000)).await;
         let answer = asked.await.expect("an answer");
@@ -153,11 +155,13 @@ async fn a_total_limit_ends_a_stream_that_never_falls_silent() {
 
 #[tokio::test]
 async fn an_error_body_that_never_comes_is_given_up_too() {
+    let said = Event::default();
     let upstream = Upstream::playing(
         Script::new()
             .send(
                 "HTTP/1.1 500 Oops\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
             )
+            .set(&said)
             .hang(),
     )
     .await;
@@ -167,15 +171,16 @@ async fn an_error_body_that_never_comes_is_given_up_too() {
     .await;
     let client = app.client();
     let asked = tokio::spawn(async move { client.post(CHAT, &chat()).await });
-    let exchange = upstream.exchange(0).await;
-    super::until("the head", || exchange.written() > 80).await;
-    jump(Duration::from_millis(3_500)).await;
-    // The body has a limit of its own, which begins with the head.
-    super::until("the body to be waited for", || true).await;
-    jump(Duration::from_millis(3_500)).await;
+    said.wait().await;
+    // The body has a limit of its own, which begins when the head has been read.
+    settled().await;
+    jump(Duration::from_millis(2_500)).await;
+    settled().await;
+    assert!(!upstream.last().gone.is_set(), "not before its time");
+    jump(Duration::from_millis(1_000)).await;
     let answer = asked.await.expect("an answer");
     assert_refused("no error body", &answer, 504, "PROVIDER_TIMEOUT");
-    exchange.gone.wait().await;
+    upstream.last().gone.wait().await;
     released(&app).await;
 }
 
