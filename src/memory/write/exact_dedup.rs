@@ -39,14 +39,14 @@ const fn is_invisible(c: char) -> bool {
 }
 
 pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch) {
-    let mut first: HashMap<[u8; 32], MemoryId, foldhash::fast::RandomState> = HashMap::default();
-    for member in batch.going() {
+    let mut first: HashMap<[u8; 32], usize, foldhash::fast::RandomState> = HashMap::default();
+    for (place, member) in batch.members.iter_mut().enumerate() {
         let Member::Going(memory) = member else {
             continue;
         };
         memory.content_hash = content_hash(&memory.content);
         if let Some(earlier) = first.get(&memory.content_hash) {
-            *member = Member::Refused(WriteError::Duplicate(*earlier));
+            *member = Member::Repeats(*earlier);
             continue;
         }
         match app
@@ -55,7 +55,7 @@ pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch
             .await
         {
             Ok(None) => {
-                first.insert(memory.content_hash, memory.id);
+                first.insert(memory.content_hash, place);
             }
             Ok(Some(existing)) => {
                 *member = Member::Refused(WriteError::Duplicate(existing));

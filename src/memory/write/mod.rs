@@ -99,6 +99,8 @@ pub async fn write(
 enum Member {
     /// Still going: what the last stage made of it.
     Going(Box<Memory>),
+    /// Says what the earlier member at this place says, and shares its end.
+    Repeats(usize),
     /// Stored.
     Stored(Arc<Memory>),
     /// Out.
@@ -126,12 +128,21 @@ impl Batch {
     }
 
     fn finish(self) -> Vec<Result<Arc<Memory>, WriteError>> {
-        let end = |member| match member {
-            Member::Stored(memory) => Ok(memory),
-            Member::Refused(error) => Err(error),
-            // Persist leaves nothing going: it stores or refuses.
-            Member::Going(_) => Err(WriteError::StoreUnavailable),
-        };
-        self.members.into_iter().map(end).collect()
+        let mut ends: Vec<Result<Arc<Memory>, WriteError>> = Vec::with_capacity(self.members.len());
+        for member in self.members {
+            let end = match member {
+                Member::Stored(memory) => Ok(memory),
+                Member::Refused(error) => Err(error),
+                Member::Repeats(earlier) => match ends.get(earlier) {
+                    Some(Ok(memory)) => Err(WriteError::Duplicate(memory.id)),
+                    Some(Err(error)) => Err(error.clone()),
+                    None => Err(WriteError::StoreUnavailable),
+                },
+                // Persist leaves nothing going: it stores or refuses.
+                Member::Going(_) => Err(WriteError::StoreUnavailable),
+            };
+            ends.push(end);
+        }
+        ends
     }
 }

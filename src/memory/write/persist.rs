@@ -13,7 +13,7 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         .going()
         .filter_map(|m| match m {
             Member::Going(memory) => Some((**memory).clone()),
-            Member::Stored(_) | Member::Refused(_) => None,
+            Member::Stored(_) | Member::Repeats(_) | Member::Refused(_) => None,
         })
         .collect();
     if rows.is_empty() {

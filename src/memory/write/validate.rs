@@ -27,7 +27,7 @@ const DEFAULT_CONFIDENCE: f32 = 0.80;
 const MAX_SOURCE: usize = 256;
 
 pub(super) fn stage(app: &App, partition: &PartitionKey, inputs: &[&RawValue], batch: &mut Batch) {
-    let now = app.clock.now();
+    let now = stored(app.clock.now());
     for input in inputs {
         let member = match memory(&app.config.memory, partition, input, now) {
             Ok(memory) => Member::Going(Box::new(memory)),
@@ -35,6 +35,11 @@ pub(super) fn stage(app: &App, partition: &PartitionKey, inputs: &[&RawValue], b
         };
         batch.members.push(member);
     }
+}
+
+/// The time as the store keeps it, to the microsecond: an answer tells what a later read will.
+fn stored(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
 
 /// A batch's list of objects, each kept as raw text.
@@ -113,12 +118,12 @@ fn memory(
         fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
     }
     let labels = labels(&mut fields, confidence);
-    let valid_from = fields.take("valid_from", "an RFC 3339 time").unwrap_or(now);
-    let valid_until: Option<Timestamp> = fields.take("valid_until", "an RFC 3339 time");
+    let mut time = |name| fields.take(name, "an RFC 3339 time").map(stored);
+    let valid_from = time("valid_from").unwrap_or(now);
+    let (valid_until, observed_at) = (time("valid_until"), time("observed_at"));
     if valid_until.is_some_and(|end| end <= valid_from) {
         fields.fault("valid_until", "RANGE_ERROR", "must be after valid_from");
     }
-    let observed_at = fields.take("observed_at", "an RFC 3339 time");
     let metadata = metadata(&mut fields, limits);
     let pinned = fields.take("pinned", "true or false").unwrap_or(false);
     let source = source(&mut fields);
@@ -156,9 +161,12 @@ fn memory(
 
 fn content(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Arc<str> {
     let missing = !fields.given.contains_key("content");
+    let before = fields.faults.len();
     let text: String = fields.take("content", "a text").unwrap_or_default();
     if missing {
         fields.fault("content", "REQUIRED", "is required");
+    } else if fields.faults.len() > before {
+        // No text at all: that is fault enough.
     } else if text.trim().is_empty() {
         fields.fault("content", "REQUIRED", "must not be empty");
     } else if text.chars().count() > limits.max_content_chars {

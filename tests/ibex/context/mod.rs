@@ -2,4 +2,8 @@
 
 mod fakes;
 mod faults;
+mod injection;
+mod isolation;
 mod outcomes;
+mod reader;
+mod record;

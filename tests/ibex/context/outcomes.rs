@@ -461,7 +461,12 @@ async fn a_branch_is_given_the_verified_scope_and_is_not_trusted() {
 #[tokio::test]
 async fn a_store_that_fails_is_a_missing_branch_and_no_refusal() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
+    let edit = |config: &mut Config| {
+        patient(config);
+        // Credential and directive stay known: no news of their own making takes them away.
+        config.store.poll_interval_ms = 3_600_000;
+    };
+    let app = TestApp::with(&upstream.url(), edit, Overrides::default()).await;
     let added = app
         .client()
         .post(

@@ -1,55 +1,37 @@
 //! Writing memories over the API.
 
+mod api;
+mod duplicates;
+mod other_process;
+mod validation;
+
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::TestApp;
+use crate::support::{Client, Overrides, TestApp, patient};
 
-#[tokio::test]
-async fn a_memory_is_stored_found_and_forgotten() {
-    let app = TestApp::start("http://127.0.0.1:9/v1").await;
-    let client = app.client();
-    let created = client
-        .post(
-            "/v1/memories",
-            &json!({"content": "The harbour office closes at six.", "pinned": true}),
-        )
+/// A service whose provider nobody calls.
+async fn service() -> TestApp {
+    TestApp::with("http://127.0.0.1:9/v1", patient, Overrides::default()).await
+}
+
+/// Writes a memory that must be taken; its id.
+async fn create(client: &Client, body: &Value) -> String {
+    let answer = client.post("/v1/memories", body).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{:?}", answer.body);
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// The ids of a list of results.
+fn ids(list: &Value) -> Vec<String> {
+    let id = |item: &Value| item["id"].as_str().unwrap().to_owned();
+    list.as_array().unwrap().iter().map(id).collect()
+}
+
+async fn search(client: &Client, query: &str) -> Vec<String> {
+    let answer = client
+        .post("/v1/memories/search", &json!({"query": query}))
         .await;
-    assert_eq!(created.status, StatusCode::CREATED);
-    let id = created.json()["id"].as_str().unwrap().to_owned();
-    let found = client
-        .post(
-            "/v1/memories/search",
-            &json!({"query": "When does the harbour office close?"}),
-        )
-        .await
-        .json();
-    assert_eq!(found["results"][0]["id"], id);
-    let again = client
-        .post(
-            "/v1/memories",
-            &json!({"content": " the HARBOUR office closes at six. "}),
-        )
-        .await;
-    assert_eq!(
-        (again.status, again.code()),
-        (StatusCode::CONFLICT, "DUPLICATE_CONTENT".to_owned())
-    );
-    assert_eq!(again.json()["error"]["existing_memory_id"], id);
-    assert_eq!(
-        client.delete(&format!("/v1/memories/{id}")).await.status,
-        StatusCode::NO_CONTENT
-    );
-    assert_eq!(
-        client.get(&format!("/v1/memories/{id}")).await.status,
-        StatusCode::NOT_FOUND
-    );
-    let gone = client
-        .post(
-            "/v1/memories/search",
-            &json!({"query": "When does the harbour office close?"}),
-        )
-        .await
-        .json();
-    assert_eq!(gone["results"], json!([]));
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    ids(&answer.json()["results"])
 }
