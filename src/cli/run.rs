@@ -15,7 +15,8 @@ use crate::telemetry;
 use super::memory::MemoryCommand;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
 use super::{
-    agent, check_config, demo, directive, error, init, memory, org, preview, remember, serve, token,
+    agent, check_config, demo, directive, error, import, init, memory, org, preview, remember,
+    serve, token,
 };
 
 /// Runs the process's command line.
@@ -156,8 +157,7 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
             remember::search(args, &desk, &opened.patient_app()?, out).await
         }
         Command::Memory(MemoryCommand::Import(args)) => {
-            let _ = args;
-            Ok(())
+            import::run(args, &desk, &opened.patient_app()?, out).await
         }
         Command::Preview(args) => preview::run(args, &desk, &opened.patient_app()?, out).await,
         // Handled before a store is opened.
