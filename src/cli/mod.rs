@@ -22,7 +22,7 @@ pub mod token;
 pub mod directive;
 pub mod memory;
 mod remember;
-
+mod import;
 mod preview;
 mod transcript;
 mod serve;

@@ -16,7 +16,8 @@ use super::memory::MemoryCommand;
 use super::serve::Source;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
 use super::{
-    agent, check_config, demo, directive, error, init, memory, org, preview, remember, serve, token,
+    agent, check_config, demo, directive, error, import, init, memory, org, preview, remember,
+    serve, token,
 };
 
 /// Runs the process's command line.
@@ -161,8 +162,7 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
             remember::search(args, &desk, &opened.patient_app()?, out).await
         }
         Command::Memory(MemoryCommand::Import(args)) => {
-            let _ = args;
-            Ok(())
+            import::run(args, &desk, &opened.patient_app()?, out).await
         }
         Command::Preview(args) => preview::run(args, &desk, &opened.patient_app()?, out).await,
         // Handled before a store is opened.
