@@ -116,9 +116,15 @@ fn wildcard(path: &str) -> String {
 /// The provider's own surface, also served without `/v1`.
 fn alias(path: &str) -> Option<String> {
     let bare = path.strip_prefix("/v1")?;
-    let provider = ["/chat/", "/responses", "/completions", "/embeddings", "/models"]
-        .iter()
-        .any(|p| bare.starts_with(p));
+    let provider = [
+        "/chat/",
+        "/responses",
+        "/completions",
+        "/embeddings",
+        "/models",
+    ]
+    .iter()
+    .any(|p| bare.starts_with(p));
     provider.then(|| wildcard(bare))
 }
 

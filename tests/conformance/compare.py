@@ -21,9 +21,6 @@ SPELLINGS = {"pass": "passed", "fail": "failed", "warn": "warning", "skip": "ski
 # Required by the published schema, but left out by many servers, this one too: without this every probe would fail on both sides.
 TOLERATED = "logprobs,refusal,annotations"
 
-# The proxy serves no Responses API, so these probes have nothing to compare. They are shown all the same.
-NOT_SERVED = ("responses.",)
-
 
 @dataclass(frozen=True)
 class Target:
@@ -62,10 +59,8 @@ def llm_comply(program, target):
     return {f"llm-comply {probe['id']}": (probe["status"], "; ".join(probe.get("errors", []))) for probe in report["results"]}
 
 
-def judge(probe, direct, through):
-    """`same`, `better`, `not served` or `WORSE`."""
-    if probe.split(" ", 1)[1].startswith(NOT_SERVED):
-        return "not served"
+def judge(direct, through):
+    """`same`, `better` or `WORSE`."""
     if direct is None or through is None:
         return "WORSE"
     difference = RANK[through[0]] - RANK[direct[0]]
@@ -74,16 +69,16 @@ def judge(probe, direct, through):
 
 def compare(direct, through):
     """Prints the table and returns how many probes were compared and how many are worse."""
-    counts = {"same": 0, "better": 0, "not served": 0, "WORSE": 0}
+    counts = {"same": 0, "better": 0, "WORSE": 0}
     print(f"{'probe':44} {'direct':9} {'through':9} result")
     for probe in dict.fromkeys([*direct, *through]):
         left, right = direct.get(probe), through.get(probe)
-        result = judge(probe, left, right)
+        result = judge(left, right)
         counts[result] += 1
         print(f"{probe:44} {left[0] if left else 'absent':9} {right[0] if right else 'absent':9} {result}")
         if result == "WORSE":
             print(f"    direct:  {left[1] if left else ''}\n    through: {right[1] if right else ''}")
-    print(f"{counts['same']} same, {counts['better']} better, {counts['WORSE']} worse, {counts['not served']} not served")
+    print(f"{counts['same']} same, {counts['better']} better, {counts['WORSE']} worse")
     return counts["same"] + counts["better"] + counts["WORSE"], counts["WORSE"]
 
 

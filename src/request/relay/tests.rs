@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use super::{FAREWELL, Ending, Patience, Relay};
+use super::{Ending, FAREWELL, Patience, Relay};
 use crate::openai::{Tap, TapReport};
 use crate::telemetry::StreamEnd;
 
