@@ -1,5 +1,10 @@
 //! The command line, as scripts and people use it: the built binary over a store of its own.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on stops where it is"
+)]
+
 mod check_config;
 mod demo;
 mod import;
