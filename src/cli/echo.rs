@@ -71,7 +71,7 @@ async fn chat(State(counter): State<Counter>, Json(request): Json<Value>) -> Res
             .map(|word| piece(json!({"content": word}), Value::Null)),
     );
     choices.push(piece(json!({}), json!("stop")));
-    events(&request, "chat.completion.chunk", choices, &usage)
+    events(&request, "chat.completion.chunk", &choices, &usage)
 }
 
 async fn completion(State(counter): State<Counter>, Json(request): Json<Value>) -> Response {
@@ -84,7 +84,7 @@ async fn completion(State(counter): State<Counter>, Json(request): Json<Value>) 
     let usage = usage(&counter, &prompt, &text);
     let choice = json!({"index": 0, "text": text, "logprobs": null, "finish_reason": "stop"});
     if streamed(&request) {
-        return events(&request, "text_completion", vec![json!([choice])], &usage);
+        return events(&request, "text_completion", &[json!([choice])], &usage);
     }
     answer(&request, "text_completion", &choice, &usage)
 }
@@ -168,7 +168,7 @@ fn answer(request: &Value, object: &str, choice: &Value, usage: &Value) -> Respo
 }
 
 /// A stream of chunks, then the usage when it was asked for, then the end mark.
-fn events(request: &Value, object: &str, choices: Vec<Value>, usage: &Value) -> Response {
+fn events(request: &Value, object: &str, choices: &[Value], usage: &Value) -> Response {
     let mut texts: Vec<String> = choices
         .iter()
         .map(|choices| frame(request, object, choices).to_string())

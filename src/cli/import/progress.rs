@@ -14,7 +14,7 @@ const TOLD: u32 = 20;
 /// Between two lines of a progress without a bar.
 const PERIOD: Duration = Duration::from_secs(5);
 /// The bar: share, bytes, rate, time left, counts.
-const TEMPLATE: &str = "{wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left  {msg}";
+const TEMPLATE: &str = "{bar:20} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left  {msg}";
 
 /// The progress of one run.
 #[derive(Debug)]

@@ -1,5 +1,18 @@
 //! The command line, as scripts and people use it: the built binary over a store of its own.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on stops where it is"
+)]
+
+mod check_config;
+mod demo;
+mod import;
+mod memory;
+mod process;
+mod serving;
+mod usage;
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
@@ -18,12 +31,26 @@ impl Ibex {
         }
     }
 
-    fn run_with(&self, args: &[&str], env: &[(&str, &str)], stdin: &str) -> Output {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ibex"))
+    /// The binary, not started yet.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ibex"));
+        command
             .args(args)
             .env_clear()
-            .envs(env.iter().copied())
             .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Writes a file into the folder.
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    fn run_with(&self, args: &[&str], env: &[(&str, &str)], stdin: &str) -> Output {
+        let mut child = self
+            .command(args)
+            .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,0 +1,92 @@
+//! A process that keeps running while a test talks to it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// A running process and the lines that it writes. Dropping it kills it.
+pub(super) struct Running {
+    child: Child,
+    pub(super) stdout: Lines,
+    pub(super) stderr: Lines,
+}
+
+/// The lines of one output, read as they come so that the process never waits.
+pub(super) struct Lines(Receiver<String>);
+
+impl Lines {
+    fn of(output: impl Read + Send + 'static) -> Self {
+        let (told, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                if told.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(lines)
+    }
+
+    /// The lines up to and with the first that contains `text`.
+    #[track_caller]
+    pub(super) fn until(&self, text: &str) -> Vec<String> {
+        let mut seen = Vec::new();
+        loop {
+            let line = self
+                .0
+                .recv()
+                .unwrap_or_else(|_| panic!("the output ended without {text:?}: {seen:#?}"));
+            let last = line.contains(text);
+            seen.push(line);
+            if last {
+                return seen;
+            }
+        }
+    }
+
+    /// Everything that is left, once the process has ended.
+    pub(super) fn rest(&self) -> Vec<String> {
+        self.0.iter().collect()
+    }
+}
+
+impl Running {
+    pub(super) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            stdout: Lines::of(child.stdout.take().unwrap()),
+            stderr: Lines::of(child.stderr.take().unwrap()),
+            child,
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub(super) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success(), "kill -{name}");
+    }
+
+    pub(super) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
