@@ -6,7 +6,10 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "a test that cannot go on says why and stops"
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says why and stops; a table of cases is one piece"
 )]
 
 mod support;

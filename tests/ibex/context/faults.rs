@@ -22,7 +22,7 @@ use ibex::request::resolution::directive::{Active, Lookup};
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
 use ibex::store::keys::ServerKeys;
 use ibex::store::sqlite::SqliteStore;
-use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError};
+use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::time::Instant;

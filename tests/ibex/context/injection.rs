@@ -91,7 +91,10 @@ impl Service {
 /// JSON text without its quotes.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
-    json[1..json.len() - 1].to_owned()
+    let inside = json
+        .strip_prefix('"')
+        .and_then(|json| json.strip_suffix('"'));
+    inside.expect("a JSON string").to_owned()
 }
 
 /// A request whose leading message is a string, an array or absent, spelled as no serialiser would; the marks are where text may go.

@@ -6,4 +6,5 @@ mod injection;
 mod isolation;
 mod outcomes;
 mod reader;
+mod reads;
 mod record;

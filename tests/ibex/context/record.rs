@@ -313,8 +313,13 @@ async fn a_preview_without_the_right_to_read_directives_shows_none() {
             )
             .await
             .json();
-        let hash = added["content_hash"].as_str().unwrap();
-        let stand_in = format!("[directive version {}, sha256 {}]", i + 1, &hash[..16]);
+        let hash: String = added["content_hash"]
+            .as_str()
+            .unwrap()
+            .chars()
+            .take(16)
+            .collect();
+        let stand_in = format!("[directive version {}, sha256 {hash}]", i + 1);
         let body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": QUESTION}]});
         for path in ["/v1/context/preview", "/v1/context/assemble"] {
             let (seen, hidden) = (

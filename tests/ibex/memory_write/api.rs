@@ -20,10 +20,10 @@ async fn a_memory_is_stored_found_and_forgotten() {
     let chat = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": question}]});
     let shown =
         async || client.post("/v1/context/preview", &chat).await.json()["messages"].to_string();
-    assert_eq!(search(&client, question).await, [id.clone()]);
+    assert_eq!(search(&client, question).await, std::slice::from_ref(&id));
     assert_eq!(
         ids(&client.get("/v1/memories/hot").await.json()["results"]),
-        [id.clone()]
+        std::slice::from_ref(&id)
     );
     assert!(shown().await.contains("closes at six"));
     let path = format!("/v1/memories/{id}");

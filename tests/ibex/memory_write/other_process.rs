@@ -44,14 +44,14 @@ async fn memories_of_another_process_come_and_go() {
     let client = app.client();
     // The partition is loaded: what comes now can only come by the feed.
     let id = create(&client, &json!({"content": "The ferry leaves at noon."})).await;
-    assert_eq!(search(&client, "ferry").await, [id.clone()]);
+    assert_eq!(search(&client, "ferry").await, std::slice::from_ref(&id));
     let partition = PartitionKey {
         org: app.org,
         agent: app.agent,
         user: None,
     };
     let mut written = other
-        .memory(&[partition.clone()], id.parse().unwrap())
+        .memory(std::slice::from_ref(&partition), id.parse().unwrap())
         .await
         .unwrap()
         .unwrap();
