@@ -4,6 +4,7 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test that cannot go on says why and stops"
 )]
