@@ -29,10 +29,6 @@ pub(super) const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// How long the error event may take to leave. When a body fails, the server drops what it has not written yet, and nothing tells
-/// whether it has; this is ample for a write to a client that reads, and short for the stream's slot.
-const FAREWELL: Duration = Duration::from_millis(100);
-
 /// The relay stopped before the answer was whole; the client's connection is cut.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the answer broke off: {}", .0.as_str())]
@@ -43,6 +39,10 @@ pub trait Ending: Send + 'static {
     /// Takes the end.
     fn ended(&mut self, end: StreamEnd, tap: TapReport);
 }
+
+/// Time between the error event and the cut. The server writes an event only while the body has nothing more to give, and a cut drops
+/// what is not written; a reader that is slower than this has lost the answer anyway.
+const CUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Limits of one answer.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub struct Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Passing,
-    /// The error event is on its way out; when the alarm rings the connection is cut.
+    /// The error event is handed over; when the alarm rings the connection is cut.
     Cutting(StreamEnd),
     Over,
 }
@@ -111,7 +111,7 @@ where
     fn break_off(&mut self, end: StreamEnd) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.events {
             self.state = State::Cutting(end);
-            self.alarm.as_mut().reset(Instant::now() + FAREWELL);
+            self.alarm.as_mut().reset(Instant::now() + CUT_GRACE);
             return Poll::Ready(Some(Ok(Frame::data(error_event(end, self.boundary)))));
         }
         self.finish(end);

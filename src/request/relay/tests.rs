@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use super::{Ending, FAREWELL, Patience, Relay};
+use super::{CUT_GRACE, Ending, Patience, Relay};
 use crate::openai::{Tap, TapReport};
 use crate::telemetry::StreamEnd;
 
@@ -192,7 +192,7 @@ async fn silence_ends_at_the_idle_limit_and_slow_progress_does_not() {
     assert!(cut && text.contains("PROVIDER_TIMEOUT"), "{text}");
     assert_eq!(
         (began.elapsed(), ends(&told)),
-        (PATIENCE.idle + FAREWELL, vec![StreamEnd::IdleTimeout])
+        (PATIENCE.idle + CUT_GRACE, vec![StreamEnd::IdleTimeout])
     );
 
     let slow = (0..10)
@@ -234,7 +234,7 @@ async fn the_total_limit_ends_even_a_lively_stream() {
     assert_eq!(
         (began.elapsed(), ends(&told)),
         (
-            Duration::from_secs(10) + FAREWELL,
+            Duration::from_secs(10) + CUT_GRACE,
             vec![StreamEnd::TotalTimeout]
         )
     );

@@ -69,6 +69,14 @@ async fn the_scheme_is_spelled_in_any_case_and_the_secret_in_one() {
         .await;
     assert_refused("none", &none, 401, "MISSING_TOKEN");
     assert_untouched("a refused credential", &upstream);
+}
+
+/// AUTH-01, the spellings that pass.
+#[tokio::test]
+async fn spaces_around_the_secret_and_bare_key_headers_pass() {
+    let upstream = Upstream::echo_ok().await;
+    let app = TestApp::start(&upstream.url()).await;
+    let (key, client) = (app.token.clone(), app.client());
     for value in [
         format!("bearer {key}"),
         format!("BEARER {key}"),

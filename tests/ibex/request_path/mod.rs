@@ -130,7 +130,7 @@ fn chat_of(bytes: usize) -> Bytes {
         r#"{"model":"gpt-4o","messages":[{"role":"user","content":""#,
         r#""}]}"#,
     );
-    let text = "owl ".repeat(bytes.div_ceil(4));
-    let text = &text[..bytes - head.len() - tail.len()];
+    let mut text = "owl ".repeat(bytes.div_ceil(4));
+    text.truncate(bytes - head.len() - tail.len());
     format!("{head}{text}{tail}").into()
 }

@@ -51,7 +51,7 @@ async fn credentials_that_prove_nothing() {
 }
 
 #[tokio::test]
-async fn agents_and_permissions() {
+async fn agents_that_may_not_be_acted_for() {
     let upstream = Upstream::echo_ok().await;
     let app = TestApp::start(&upstream.url()).await;
     let answer = app.client_with(&app.token, None).post(CHAT, &chat()).await;
@@ -88,6 +88,13 @@ async fn agents_and_permissions() {
         .post(CHAT, &chat())
         .await;
     assert_refused("another agent", &answer, 403, "AGENT_NOT_AUTHORIZED");
+    assert_untouched("a foreign agent", &upstream);
+}
+
+#[tokio::test]
+async fn permissions_that_are_not_held() {
+    let upstream = Upstream::echo_ok().await;
+    let app = TestApp::start(&upstream.url()).await;
     for held in [
         Permissions::NONE,
         Permissions::MEMORY_READ,
@@ -112,7 +119,7 @@ async fn agents_and_permissions() {
         .post(CHAT, &chat())
         .await;
     assert_refused("a user", &user, 403, "INSUFFICIENT_PERMISSIONS");
-    assert_untouched("a 403", &upstream);
+    assert_untouched("a missing permission", &upstream);
 }
 
 #[tokio::test]

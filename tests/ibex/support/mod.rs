@@ -9,5 +9,5 @@ pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
 pub(crate) use settings::patient;
 pub(crate) use upstream::{
-    Event, Exchange, Received, Script, Upstream, chunk, completion, event, ordinary, soon, usage,
+    Event, Exchange, Received, Script, Upstream, chunk, completion, ordinary, soon,
 };

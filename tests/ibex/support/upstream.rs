@@ -344,7 +344,7 @@ pub(crate) fn ordinary(request: &Received) -> Script {
 }
 
 /// The usage that [`ordinary`] reports.
-pub(crate) fn usage() -> Value {
+fn usage() -> Value {
     json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn completion() -> Value {
 }
 
 /// One event with data.
-pub(crate) fn event(data: &Value) -> String {
+fn event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
