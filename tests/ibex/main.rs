@@ -6,7 +6,6 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    clippy::indexing_slicing,
     clippy::too_many_lines,
     clippy::unwrap_used,
     reason = "a test that cannot go on says why and stops; a table of cases is one piece"
