@@ -4,6 +4,7 @@
 pub mod embedder;
 pub mod search;
 pub mod write;
+mod escape;
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,9 @@ use serde_json::value::RawValue;
 
 use crate::ids::{AgentId, MemoryId, OrgId, UserId};
 use crate::tokens::TokenCounts;
+
+pub use escape::escape;
+pub(crate) use escape::push_escaped;
 
 /// The kinds of memory, in the order in which a formatted block lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -272,6 +272,16 @@ async fn error_body(
     Ok(AnswerBody::Whole(bytes))
 }
 
+/// What a provider says to us and not to the client: cookies of a connection that many tenants share, promises about its host's name,
+/// and the account that our key belongs to.
+const FOR_US: [HeaderName; 5] = [
+    header::SET_COOKIE,
+    header::ALT_SVC,
+    header::STRICT_TRANSPORT_SECURITY,
+    HeaderName::from_static("openai-organization"),
+    HeaderName::from_static("openai-project"),
+];
+
 /// Drops what may not pass through a proxy from an answer's headers.
 pub(super) fn end_to_end(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -281,7 +291,7 @@ pub(super) fn end_to_end(headers: &mut HeaderMap) {
         .flat_map(|list| list.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in HOP_BY_HOP.iter().chain(&named) {
+    for name in HOP_BY_HOP.iter().chain(&FOR_US).chain(&named) {
         headers.remove(name);
     }
     let ours: Vec<HeaderName> = headers

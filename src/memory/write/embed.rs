@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::memory::Embedding;
+use crate::memory::{Embedding, escape};
+use crate::tokens::TokenCounts;
 
 use super::{Batch, Member, WriteError};
 
@@ -31,18 +32,27 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         }
         Err(error) => return refuse(batch, error.0),
     };
-    for (member, vector) in batch.going().zip(vectors) {
+    let Some(counts) = count(app, texts).await else {
+        return refuse(batch, "counting was broken off");
+    };
+    for ((member, vector), tokens) in batch.going().zip(vectors).zip(counts) {
         let Member::Going(memory) = member else {
             continue;
         };
-        memory.tokens = app
-            .counter
-            .counts(&crate::request::context::format::escape(&memory.content));
+        memory.tokens = tokens;
         memory.embedding = Some(Embedding {
             model: Arc::clone(&model),
             vector: vector.into(),
         });
     }
+}
+
+/// Counts what each content costs once it is escaped. On a worker thread: a batch is a million characters, and the vocabularies may
+/// still be loading.
+async fn count(app: &App, texts: Vec<Arc<str>>) -> Option<Vec<TokenCounts>> {
+    let counter = app.counter.clone();
+    let work = move || texts.iter().map(|t| counter.counts(&escape(t))).collect();
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 fn refuse(batch: &mut Batch, reason: &str) {

@@ -82,7 +82,7 @@ pub async fn write(
     exact_dedup::stage(app, &partition, &mut batch).await;
     embed::stage(app, &mut batch).await;
     persist::stage(app, &mut batch).await;
-    after_commit::stage(app, &mut batch);
+    after_commit::stage(app, &mut batch).await;
     let outcomes = batch.finish();
     for outcome in &outcomes {
         app.metrics.memory_write(

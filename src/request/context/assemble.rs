@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::config::{ContextConfig, Layout};
@@ -13,14 +15,14 @@ use crate::memory::PartitionKey;
 use crate::providers::ModelProfile;
 use crate::seams::EntropyError;
 use crate::store::{DirectiveMode, DirectiveVersion};
-use crate::tokens::{Count, MixedFamilies};
+use crate::tokens::{Count, Family, MixedFamilies};
 
 use super::budget::{Budget, BudgetInput};
 use super::format::{
     Block, FormatInput, HistoryLine, Nonce, NonceError, estimate_overhead, format, wrapper_tokens,
 };
 use super::inject::{Directive, Injection};
-use super::measure::{Measured, measure};
+use super::measure::{Measured, estimated};
 use super::pack::{Item, Packed, pack};
 use super::plan::{
     ContextPlan, ContextStatus, Decision, Exclusion, Level, PackReport, Placement, PlannedMemory,
@@ -78,6 +80,9 @@ impl View {
     }
 }
 
+/// Time for counting a directive that was never counted before; then it is estimated, and all else with it.
+const DIRECTIVE_TIME: Duration = Duration::from_millis(2);
+
 /// Everything an assembly depends on.
 #[derive(Debug)]
 pub struct Inputs<'a> {
@@ -101,22 +106,34 @@ impl<'a> Inputs<'a> {
         app: &'a App,
         subject: &Subject<'_>,
         found: Found,
+        measured: &Measured,
         view: &'a View,
     ) -> Result<Self, AssembleError> {
-        let family = subject.profile.family;
         let org = subject.who.org();
-        let directive_tokens = found.directive.as_ref().map_or(Count::zero(family), |d| {
-            app.counter.counted(org, family, &d.content)
-        });
+        let text = found.directive.as_ref().map_or("", |d| &*d.content);
+        let mut measured = *measured;
+        let soon = Instant::now() + DIRECTIVE_TIME;
+        let counted = app
+            .counter
+            .count_until(org, measured.family, text, soon)
+            .unwrap_or_else(|| {
+                measured = estimated(Family::Unknown, subject.chat);
+                app.counter.count(org, Family::Unknown, text)
+            });
+        let directive_tokens = Count::new(measured.family, counted);
+        let profile = ModelProfile {
+            family: measured.family,
+            ..subject.profile
+        };
         let nonce = Nonce::generate(&*app.entropy, app.config.context.formatter_nonce_bytes)?;
         Ok(Self {
             settings: &app.config.context,
-            profile: subject.profile,
+            profile,
             found,
             view,
             now: app.clock.now(),
             nonce,
-            measured: measure(&app.counter, org, family, subject.chat),
+            measured,
             directive_tokens,
             requested_max: subject.chat.max_tokens(),
         })

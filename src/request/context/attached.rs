@@ -54,6 +54,24 @@ impl Attached {
         }
     }
 
+    /// The client's request, untouched, after a fault of our own.
+    #[must_use]
+    pub fn as_it_came() -> Self {
+        let headers = vec![
+            (
+                STATUS,
+                HeaderValue::from_static(ContextStatus::HistoryOnly.as_str()),
+            ),
+            (FALLBACK, HeaderValue::from_static("true")),
+            (DEGRADATION, HeaderValue::from_static(Level::L3.as_str())),
+            (REASON, HeaderValue::from_static("internal")),
+        ];
+        Self {
+            edits: Edits::default(),
+            headers,
+        }
+    }
+
     /// The whole assembly.
     #[must_use]
     pub fn with(subject: &Subject<'_>, assembled: &Assembled) -> Self {

@@ -45,6 +45,7 @@ use super::resolution::Resolved;
 use super::resolution::directive::Lookup;
 
 use assemble::{Assembled, Inputs, View};
+use measure::Measured;
 use plan::{ContextStatus, Outcome};
 use retrieve::{Deadline, Found};
 
@@ -99,7 +100,11 @@ pub async fn attach(
     );
     // Being injected is a use. Counted off the path.
     app.uses.note(assembled.used.iter().cloned());
-    Attached::with(&subject, &assembled)
+    let attempt = || Attached::with(&subject, &assembled);
+    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
+        tracing::error!("the injection panicked; the request goes out as it came");
+        Attached::as_it_came()
+    })
 }
 
 /// Whose request, and for which model.
@@ -117,12 +122,16 @@ pub struct Subject<'a> {
 pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &View) -> Assembled {
     let began = Instant::now();
     let deadline = Deadline::new(began, &app.config.context);
-    let mut found = retrieve::retrieve(app, subject, directive, deadline).await;
+    let (org, family) = (subject.who.org(), subject.profile.family);
+    let (mut found, measured) = tokio::join!(
+        retrieve::retrieve(app, subject, directive, deadline),
+        measure::measure(&app.counter, org, family, subject.chat, deadline.wall),
+    );
     let known = (found.directive.clone(), found.branches.clone());
     if Instant::now() > deadline.end {
         found = found.given_up("deadline");
     }
-    let mut assembled = guarded(app, subject, found, view);
+    let mut assembled = guarded(app, subject, found, &measured, view);
     if Instant::now() > deadline.end && assembled.plan.level < plan::Level::L3 {
         // Too late to be worth its wait: the directive goes out, the memories do not.
         let (directive, branches) = known;
@@ -135,6 +144,7 @@ pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &Vi
                 ..Found::empty()
             }
             .given_up("deadline"),
+            &measured,
             view,
         );
     }
@@ -146,9 +156,15 @@ pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &Vi
 }
 
 /// The pure part. A fault in it costs the memories, never the request.
-fn guarded(app: &App, subject: &Subject<'_>, found: Found, view: &View) -> Assembled {
+fn guarded(
+    app: &App,
+    subject: &Subject<'_>,
+    found: Found,
+    measured: &Measured,
+    view: &View,
+) -> Assembled {
     let directive = found.directive.clone();
-    let attempt = || assemble::assemble(Inputs::of(app, subject, found, view)?);
+    let attempt = || assemble::assemble(Inputs::of(app, subject, found, measured, view)?);
     match catch_unwind(AssertUnwindSafe(attempt)) {
         Ok(Ok(assembled)) => assembled,
         Ok(Err(error)) => {

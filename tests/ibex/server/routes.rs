@@ -142,9 +142,15 @@ async fn the_providers_surface_also_answers_without_its_version() {
         let Some(bare) = route.path.strip_prefix("/v1") else {
             continue;
         };
-        let provider = ["/chat", "/completions", "/embeddings", "/models"]
-            .iter()
-            .any(|p| bare.starts_with(p));
+        let provider = [
+            "/chat",
+            "/responses",
+            "/completions",
+            "/embeddings",
+            "/models",
+        ]
+        .iter()
+        .any(|p| bare.starts_with(p));
         let answer = nobody
             .send(
                 method(route.methods[0]),

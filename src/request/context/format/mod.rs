@@ -9,16 +9,13 @@ mod overhead;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use crate::ids::MemoryId;
 use crate::memory::Category;
+pub use crate::memory::escape;
+use crate::memory::push_escaped;
 
 pub use nonce::{MAX_NONCE_BYTES, Nonce, NonceError};
 pub use overhead::{estimate_overhead, wrapper_tokens};
-
-/// The characters that mean something in markup.
-const SPECIAL: [char; 5] = ['&', '<', '>', '"', '\''];
 
 /// What ends a line for some reader: the line boundaries of Unicode, and the separators that Python splits at.
 const LINE_ENDS: [char; 10] = [
@@ -128,17 +125,6 @@ pub fn history(lines: &[HistoryLine<'_>]) -> String {
     out
 }
 
-/// Escapes text for the inside of an element or an attribute, exactly as Python's `html.escape(text, quote=True)` does.
-#[must_use]
-pub fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(SPECIAL) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + text.len() / 8 + 8);
-    push_escaped(&mut out, text);
-    Cow::Owned(out)
-}
-
 fn directive(input: &FormatInput<'_>) -> String {
     let directive = input.directive.map_or("", str::trim);
     match (directive.is_empty(), input.memories.is_empty()) {
@@ -181,25 +167,6 @@ fn push_block(out: &mut String, block: &Block<'_>, nonce: &Nonce) {
     out.push_str(BODY_OPENS);
     push_escaped(out, block.content);
     out.push_str(BODY_CLOSES);
-}
-
-fn push_escaped(out: &mut String, text: &str) {
-    for run in text.split_inclusive(SPECIAL) {
-        out.push_str(run.strip_suffix(SPECIAL).unwrap_or(run));
-        out.push_str(run.chars().next_back().map_or("", entity));
-    }
-}
-
-/// What stands for a special character; nothing for the others.
-const fn entity(special: char) -> &'static str {
-    match special {
-        '&' => "&amp;",
-        '<' => "&lt;",
-        '>' => "&gt;",
-        '"' => "&quot;",
-        '\'' => "&#x27;",
-        _ => "",
-    }
 }
 
 fn push_indented(out: &mut String, text: &str) {
