@@ -155,8 +155,9 @@ async fn an_endless_event_costs_bounded_memory() {
     .await;
     let service = Service::start(&upstream.url());
     let client = service.client();
-    // What the first request loads (vocabularies, embedder) is not the stream's.
-    assert_eq!(client.post(CHAT, &chat()).await.status, 200);
+    // What the first requests load (vocabularies, embedder) is not the stream's. A chat does not wait for the vocabularies; a write does.
+    let memory = serde_json::json!({"content": "The ferry to Brindle Island leaves at noon."});
+    assert_eq!(client.post("/v1/memories", &memory).await.status, 201);
     assert_eq!(client.post(CHAT, &chat()).await.status, 200);
     let (_, before) = service.resident();
     let read = soon("300 MB", client.drain(CHAT, &streamed())).await;
