@@ -1,10 +1,12 @@
 //! Identifiers as types of their own: made only by `parse` or `new`, so a value of the type is a valid one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 /// Why a text is not an identifier.
@@ -24,9 +26,15 @@ pub enum InvalidId {
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(Uuid);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Cow::<'_, str>::deserialize(from)?.parse().map_err(D::Error::custom)
+            }
+        }
 
         impl $name {
             /// A new, time-ordered identifier.
@@ -57,9 +65,9 @@ macro_rules! uuid_id {
         impl FromStr for $name {
             type Err = InvalidId;
 
-            /// Accepts the 36-character hyphenated form only: one spelling per identifier.
+            /// Accepts the hyphenated form in lower case only: one spelling per identifier.
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                if text.len() != 36 {
+                if text.len() != 36 || text.bytes().any(|b| b.is_ascii_uppercase()) {
                     return Err(InvalidId::NotAUuid);
                 }
                 Uuid::try_parse(text).map(Self).map_err(|_| InvalidId::NotAUuid)

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::ids::MemoryId;
+use crate::memory::PartitionKey;
 use crate::store::{Change, ChangeKind, StoreError};
 
 use super::App;
@@ -13,60 +15,107 @@ const BATCH: usize = 1_000;
 
 pub(super) async fn follow(app: App) {
     let pause = Duration::from_millis(app.config.store.poll_interval_ms);
-    let mut seen = None;
+    let mut follower = Follower {
+        app,
+        seen: None,
+        behind: false,
+    };
     loop {
-        match catch_up(&app, seen).await {
-            Ok(revision) => seen = Some(revision),
-            Err(error) => tracing::warn!("change feed: {error}"),
+        if let Err(error) = follower.step().await {
+            tracing::warn!("change feed: {error}; it is read again from where it stood");
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = app.tasks.stopping() => return,
+            () = follower.app.tasks.stopping() => return,
         }
     }
 }
 
-/// Applies what is new; answers with the revision reached.
-async fn catch_up(app: &App, seen: Option<i64>) -> Result<i64, StoreError> {
-    let Some(mut seen) = seen else {
-        return app.store.revision().await;
-    };
-    if !app.store.poll().await? {
-        return Ok(seen);
-    }
-    loop {
-        let changes = app.store.changes_after(seen, BATCH).await?;
-        let Some(last) = changes.last() else {
-            return Ok(seen);
+struct Follower {
+    app: App,
+    /// The revision that is applied in full.
+    seen: Option<i64>,
+    /// Something was written that is not applied yet. The store says so once; a failure must not forget it.
+    behind: bool,
+}
+
+impl Follower {
+    async fn step(&mut self) -> Result<(), StoreError> {
+        let Some(seen) = self.seen else {
+            let revision = self.app.store.revision().await?;
+            // Requests may have filled caches before this was known.
+            self.forget_everything();
+            self.seen = Some(revision);
+            return Ok(());
         };
-        seen = last.revision;
-        for change in &changes {
-            apply(app, change).await?;
+        self.behind |= self.app.store.poll().await?;
+        if self.behind {
+            self.catch_up(seen).await?;
+            self.behind = false;
         }
+        Ok(())
     }
-}
 
-async fn apply(app: &App, change: &Change) -> Result<(), StoreError> {
-    match &change.kind {
-        ChangeKind::Org(_) | ChangeKind::Agent(..) | ChangeKind::Token(_) => {
-            app.verifier.invalidate(&change.kind)
-        }
-        ChangeKind::Directive(org, agent) => app.cached_directives.invalidate(*org, *agent),
-        ChangeKind::Everything => {
-            app.verifier.invalidate_all();
-            app.cached_directives.invalidate_all();
-            app.index.invalidate_all();
-        }
-        ChangeKind::Memory(partition, id) => {
-            match app
-                .store
-                .memory(std::slice::from_ref(partition), *id)
-                .await?
-            {
-                Some(memory) => app.index.upsert(memory),
-                None => app.index.remove(partition, *id),
+    async fn catch_up(&mut self, mut seen: i64) -> Result<(), StoreError> {
+        loop {
+            let changes = self.app.store.changes_after(seen, BATCH).await?;
+            let Some(last) = changes.last() else {
+                return Ok(());
+            };
+            // What takes a right away does not wait behind an import.
+            changes.iter().for_each(|change| self.apply_at_once(change));
+            for change in &changes {
+                if let ChangeKind::Memory(partition, id) = &change.kind {
+                    self.apply_memory(partition, *id).await?;
+                }
             }
+            seen = last.revision;
+            self.seen = Some(seen);
         }
     }
-    Ok(())
+
+    fn apply_at_once(&self, change: &Change) {
+        match &change.kind {
+            ChangeKind::Org(_) | ChangeKind::Agent(..) | ChangeKind::Token(_) => {
+                self.app.verifier.invalidate(&change.kind);
+            }
+            ChangeKind::Directive(org, agent) => {
+                self.app.cached_directives.invalidate(*org, *agent);
+            }
+            ChangeKind::Everything => self.forget_everything(),
+            ChangeKind::Memory(..) => {}
+        }
+    }
+
+    /// A partition that is not loaded will be read as it is then.
+    async fn apply_memory(&self, partition: &PartitionKey, id: MemoryId) -> Result<(), StoreError> {
+        let index = &self.app.index;
+        if !index.holds(partition) {
+            return Ok(());
+        }
+        match self
+            .app
+            .store
+            .memory(std::slice::from_ref(partition), id)
+            .await
+        {
+            Ok(Some(memory)) => index.upsert(memory),
+            Ok(None) => index.remove(partition, id),
+            // One row that cannot be read must not hold up every change behind it.
+            Err(StoreError::Damaged(what)) => {
+                tracing::error!(
+                    "change feed: a stored {what} is damaged; its partition is loaded again"
+                );
+                index.invalidate(partition);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn forget_everything(&self) {
+        self.app.verifier.invalidate_all();
+        self.app.cached_directives.invalidate_all();
+        self.app.index.invalidate_all();
+    }
 }

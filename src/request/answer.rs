@@ -115,9 +115,16 @@ pub struct Other<'a> {
     pub stream: bool,
 }
 
+/// The provider's `X-Request-ID`.
+const UPSTREAM_REQUEST_ID: HeaderName = HeaderName::from_static("x-ibex-upstream-request-id");
+
 fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
     let Answer { mut head, body } = answer;
     end_to_end(&mut head.headers);
+    // Our own identifier takes this name; a support ticket needs the provider's.
+    if let Some(theirs) = head.headers.remove("x-request-id") {
+        head.headers.insert(UPSTREAM_REQUEST_ID, theirs);
+    }
     match body {
         AnswerBody::Whole(bytes) => Response::from_parts(head, bytes.into()),
         AnswerBody::Arriving(incoming) => {

@@ -49,18 +49,22 @@ pub async fn handle(
     let bound = agent_binding::agent_binding(&token, headers, &app.verifier)
         .await?
         .require(Permissions::CHAT)?;
+    trail.identify(bound.principal());
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    trail.carry(counted.told(app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
     let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))?;
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(&*app.directives, bound.principal(), headers);
+    trail.carry(resolved.told());
     trail.enter(Stage::Context);
     let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
+    trail.carry(attached.headers().iter().cloned());
     trail.enter(Stage::Handoff);
     let answered = handoff::send(
         app,
@@ -117,10 +121,12 @@ pub async fn gates(
     let bound = agent_binding::agent_binding(&token, headers, &app.verifier)
         .await?
         .require(needed)?;
+    trail.identify(bound.principal());
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    trail.carry(counted.told(app.clock.now()));
     Ok(Gated {
         bound,
         admitted,

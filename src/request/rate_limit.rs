@@ -118,6 +118,12 @@ pub struct Ask {
 }
 
 impl CountedRequest {
+    /// The rate headers, for a refusal that comes later.
+    #[must_use]
+    pub fn told(&self, now: jiff::Timestamp) -> [(HeaderName, HeaderValue); 6] {
+        self.headers.requests(now)
+    }
+
     /// Writes the rate headers of an answer that counts no tokens.
     pub fn write(&self, headers: &mut HeaderMap, now: jiff::Timestamp) {
         headers.extend(

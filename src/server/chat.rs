@@ -7,10 +7,18 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
 use crate::app::App;
-use crate::error::ApiError;
-use crate::request;
+use crate::error::{ApiError, Code};
 use crate::request::pass_through::{self, Operation};
-use crate::telemetry::{RequestMeta, Trail};
+use crate::request::{self, Stage};
+use crate::telemetry::{RequestMeta, Trail, Who};
+
+/// What the log line of a request tells besides its identifiers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Logged {
+    pub(super) who: Option<Who>,
+    pub(super) stage: Option<Stage>,
+    pub(super) code: Option<Code>,
+}
 
 /// Takes a request apart; the identifiers were put there by the outermost layer.
 pub(super) fn apart(request: Request) -> (Parts, Body) {
@@ -19,10 +27,24 @@ pub(super) fn apart(request: Request) -> (Parts, Body) {
 
 /// Turns a path's result into a response and counts a refusal under its stage.
 pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiError>) -> Response {
-    result.unwrap_or_else(|error| {
+    let code = result.as_ref().err().map(|error| error.code);
+    let mut response = result.unwrap_or_else(|mut error| {
         app.metrics.refused(trail.current(), error.code);
+        for (name, value) in trail.carried() {
+            if !error.headers.iter().any(|(given, _)| given == name) {
+                error.headers.push((name.clone(), value.clone()));
+            }
+        }
         error.into_response()
-    })
+    });
+    if tracing::enabled!(tracing::Level::INFO) {
+        response.extensions_mut().insert(Logged {
+            who: trail.who(),
+            stage: trail.current(),
+            code,
+        });
+    }
+    response
 }
 
 /// Answers a chat request.

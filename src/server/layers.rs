@@ -13,8 +13,10 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::error::{ApiError, Code, Envelope};
 use crate::ids::RequestId;
+use crate::request::Stage;
 use crate::telemetry::RequestMeta;
 
+use super::chat::Logged;
 use super::routes::ROUTES;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -68,17 +70,32 @@ impl Around {
         headers.insert(RESPONSE_TIME, HeaderValue::from(ms));
         app.metrics
             .answered(route, response.status(), elapsed.as_secs_f64());
-        tracing::info!(
-            request_id = meta.id.as_str(),
-            trace_id = &*meta.trace,
-            method = method.as_str(),
-            route,
-            status = response.status().as_u16(),
-            ms,
-            "request"
-        );
+        log(&meta, &method, route, ms, &response);
         response
     }
+}
+
+/// The request's one line.
+fn log(meta: &RequestMeta, method: &Method, route: &'static str, ms: u64, response: &Response) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let logged = response.extensions().get::<Logged>();
+    let who = logged.and_then(|l| l.who);
+    tracing::info!(
+        request_id = meta.id.as_str(),
+        trace_id = &*meta.trace,
+        method = method.as_str(),
+        route,
+        status = response.status().as_u16(),
+        ms,
+        org = who.map(|w| w.org.to_string()),
+        agent = who.map(|w| w.agent.to_string()),
+        token = who.map(|w| w.token.to_string()),
+        stage = logged.and_then(|l| l.stage).map(Stage::name),
+        code = logged.and_then(|l| l.code).map(Code::as_str),
+        "request"
+    );
 }
 
 /// Tells the outside which route answered.

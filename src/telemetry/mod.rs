@@ -9,4 +9,4 @@ mod trail;
 
 pub use logs::{LogError, init};
 pub use metrics::{Direction, Metrics, StreamEnd};
-pub use trail::{RequestMeta, Trail};
+pub use trail::{RequestMeta, Trail, Who};

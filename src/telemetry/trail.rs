@@ -5,7 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::ids::RequestId;
+use http::{HeaderName, HeaderValue};
+
+use crate::auth::Principal;
+use crate::ids::{AgentId, OrgId, RequestId, TokenId};
 use crate::request::Stage;
 
 /// Identifiers and start of a request; made by the outermost layer.
@@ -19,13 +22,52 @@ pub struct RequestMeta {
     pub started: Instant,
 }
 
-/// The stages a request has entered, in order.
+/// The stages a request has entered, in order, and what is to be told of it whatever comes of it.
 #[derive(Debug, Default)]
 pub struct Trail {
     entered: SmallVec<[(Stage, Instant); 12]>,
+    carried: Vec<(HeaderName, HeaderValue)>,
+    who: Option<Who>,
+}
+
+/// Identifiers for the log line. Never the user's: that one is the client's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Who {
+    /// The tenant.
+    pub org: OrgId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The credential's public part.
+    pub token: TokenId,
 }
 
 impl Trail {
+    /// Notes who asks, for the log.
+    pub fn identify(&mut self, principal: &Principal) {
+        self.who = Some(Who {
+            org: principal.org(),
+            agent: principal.agent(),
+            token: principal.token(),
+        });
+    }
+
+    /// Who asks, once that is known.
+    #[must_use]
+    pub fn who(&self) -> Option<Who> {
+        self.who
+    }
+
+    /// Notes headers that a refusal from here on carries too.
+    pub fn carry(&mut self, headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {
+        self.carried.extend(headers);
+    }
+
+    /// What a refusal carries.
+    #[must_use]
+    pub fn carried(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.carried
+    }
+
     /// Notes that `stage` begins now.
     pub fn enter(&mut self, stage: Stage) {
         self.entered.push((stage, Instant::now()));

@@ -155,6 +155,20 @@ impl Index {
         self.slots.remove(partition);
     }
 
+    /// Whether a partition is loaded or being loaded.
+    #[must_use]
+    pub fn holds(&self, partition: &PartitionKey) -> bool {
+        self.slots.contains_key(partition)
+    }
+
+    /// How many memories of `scope` are loaded.
+    #[must_use]
+    pub fn rows(&self, scope: &Scope) -> usize {
+        let keys = PartitionKey::for_read(scope);
+        let slots = keys.iter().filter_map(|key| self.slots.get(key));
+        slots.map(|slot| slot.partition.len()).sum()
+    }
+
     /// Drops every partition.
     pub fn invalidate_all(&self) {
         self.slots.clear();

@@ -497,7 +497,7 @@ fn outcome(
 fn nothing(found: &Found, ranked: &[Ranked]) -> &'static str {
     if !found.asked {
         "no_question"
-    } else if ranked.is_empty() {
+    } else if ranked.is_empty() && !found.stored {
         "none_stored"
     } else if ranked.iter().any(|r| r.excluded.is_none()) {
         "no_room"

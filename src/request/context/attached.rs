@@ -120,6 +120,12 @@ impl Attached {
         }
     }
 
+    /// The context headers, for a refusal that comes later.
+    #[must_use]
+    pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.headers
+    }
+
     /// Writes the context headers.
     pub fn write(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.headers {

@@ -63,6 +63,8 @@ pub struct Found {
     pub given_up: Option<&'static str>,
     /// Whether there was a question to search for.
     pub asked: bool,
+    /// Whether the scope has any memories.
+    pub stored: bool,
 }
 
 impl Found {
@@ -75,6 +77,7 @@ impl Found {
             branches: BTreeMap::new(),
             given_up: None,
             asked: false,
+            stored: false,
         }
     }
 
@@ -139,6 +142,7 @@ pub async fn retrieve(
         branches,
         given_up: None,
         asked,
+        stored: app.index.rows(scope) > 0,
     }
 }
 

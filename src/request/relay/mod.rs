@@ -88,7 +88,7 @@ where
         let first = patience
             .total
             .map_or(patience.idle, |t| t.min(patience.idle));
-        Self {
+        let mut this = Self {
             upstream,
             tap: Some(tap),
             ending,
@@ -99,7 +99,12 @@ where
             last: now,
             alarm: Box::pin(tokio::time::sleep_until(now + first)),
             state: State::Passing,
+        };
+        // Nobody asks an empty body for its end.
+        if this.upstream.is_end_stream() {
+            this.finish(StreamEnd::Complete);
         }
+        this
     }
 
     fn finish(&mut self, end: StreamEnd) {

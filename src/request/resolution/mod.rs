@@ -4,7 +4,7 @@
 pub mod directive;
 mod session;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::auth::Principal;
 use crate::ids::SessionId;
@@ -18,6 +18,15 @@ pub struct Resolved {
     pub session: SessionId,
     /// The directive, resolved once for the whole request.
     pub directive: Lookup,
+}
+
+impl Resolved {
+    /// The session's header, for a refusal that comes later.
+    #[must_use]
+    pub fn told(&self) -> Option<(HeaderName, HeaderValue)> {
+        let value = HeaderValue::try_from(self.session.as_str()).ok()?;
+        Some((session::SESSION_HEADER, value))
+    }
 }
 
 /// Resolves both. Nothing here can refuse a request.
