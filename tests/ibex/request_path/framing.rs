@@ -160,7 +160,7 @@ async fn what_belongs_to_the_providers_connection_stays_there() {
          upgrade: h2c\r\n\
          x-ibex-context-status: CANARY\r\n\
          x-ibex-forged: CANARY\r\n\
-         x-request-id: CANARY\r\n\
+         x-request-id: their-own-7\r\n\
          x-trace-id: CANARY\r\n\
          x-ratelimit-limit: 987654\r\n\
          x-ratelimit-remaining-requests: 987654\r\n\
@@ -187,7 +187,11 @@ async fn what_belongs_to_the_providers_connection_stays_there() {
         ] {
             assert!(!head.contains(gone), "{gone} in {head}");
         }
-        for kept in ["openai-processing-ms: 12", "openai-version: 2020-10-01"] {
+        for kept in [
+            "openai-processing-ms: 12",
+            "openai-version: 2020-10-01",
+            "x-ibex-upstream-request-id: their-own-7",
+        ] {
             assert!(head.contains(kept), "{kept} not in {head}");
         }
         for once in [
