@@ -176,12 +176,14 @@ impl Search<'_> {
             pass.rows,
             self.deadline,
             |columns, range| {
-                let rows = columns.rows.get(range.clone()).unwrap_or_default();
-                let sums_here = sums.get(range.clone()).unwrap_or_default();
-                for ((index, row), &own) in (range.start..).zip(rows).zip(sums_here) {
-                    if own <= 0.0 {
+                let own = sums.get(range.clone()).unwrap_or_default();
+                for (index, &own) in range.zip(own) {
+                    if own <= 0.0 || !(pass.dialogue || into.takes(own)) {
                         continue;
                     }
+                    let Some(row) = columns.rows.get(index) else {
+                        continue;
+                    };
                     let sum = if pass.dialogue {
                         own + self.lent(columns, row, &sums)
                     } else {
