@@ -46,10 +46,7 @@ impl WordPiece {
         let mut token = String::with_capacity(32);
         for word in text.split_whitespace().take(max_words) {
             if word.is_ascii() {
-                for byte in word.bytes() {
-                    let c = char::from(byte.to_ascii_lowercase());
-                    self.feed(c, &mut token, &mut sink);
-                }
+                self.feed_ascii(word, &mut token, &mut sink);
             } else {
                 for c in word
                     .nfd()
@@ -60,6 +57,25 @@ impl WordPiece {
                 }
             }
             self.flush(&mut token, &mut sink);
+        }
+    }
+
+    /// What [`Self::feed`] does for each character, run by run.
+    fn feed_ascii(&self, word: &str, token: &mut String, sink: &mut impl FnMut(u32)) {
+        let mut rest = word;
+        while !rest.is_empty() {
+            let end = rest
+                .bytes()
+                .position(|b| !b.is_ascii_alphanumeric())
+                .unwrap_or(rest.len());
+            let (run, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+            token.push_str(run);
+            token.make_ascii_lowercase();
+            let mut tail = tail.chars();
+            if let Some(c) = tail.next() {
+                self.feed(c, token, sink);
+            }
+            rest = tail.as_str();
         }
     }
 
@@ -170,6 +186,14 @@ mod tests {
     fn punctuation_and_ideographs_stand_alone() {
         assert_eq!(ids("a,a!"), [9, 5, 9, 10]);
         assert_eq!(ids("東京a"), [6, 7, 9]);
+    }
+
+    #[test]
+    fn control_characters_do_not_split_a_word() {
+        assert_eq!(
+            ids("RES\u{1}ume,\u{7f}UN\u{2}affable!a"),
+            [4, 5, 1, 2, 3, 10, 9]
+        );
     }
 
     #[test]

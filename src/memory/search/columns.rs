@@ -113,24 +113,29 @@ impl Columns {
         }
     }
 
+    /// Whether `memory` was brought up to date without analysing its text: it is no newer than what is known, or only votes, labels,
+    /// validity and the like changed.
+    pub(super) fn update(&mut self, memory: &Arc<Memory>) -> bool {
+        let Some(known) = self.known.get(&memory.id).copied() else {
+            return false;
+        };
+        if known.revision >= memory.revision {
+            return true;
+        }
+        let replaced = self.replace_in_place(known.row, memory);
+        if replaced && let Some(known) = self.known.get_mut(&memory.id) {
+            known.revision = memory.revision;
+        }
+        replaced
+    }
+
     /// Brings one memory up to date. An older revision than the one applied changes nothing.
     pub(super) fn upsert(&mut self, prepared: Prepared) {
-        let (id, revision) = (prepared.memory.id, prepared.memory.revision);
-        let old = self.known.get(&id).copied();
-        if old.is_some_and(|old| old.revision >= revision) {
+        if self.update(&prepared.memory) {
             return;
         }
-        if let Some(old) = old {
-            if self.replace_in_place(old.row, &prepared) {
-                self.known.insert(
-                    id,
-                    Known {
-                        revision,
-                        row: old.row,
-                    },
-                );
-                return;
-            }
+        let (id, revision) = (prepared.memory.id, prepared.memory.revision);
+        if let Some(old) = self.known.get(&id).copied() {
             self.kill(old.row);
         }
         let row = if prepared.memory.status == Status::Active {
@@ -171,26 +176,23 @@ impl Columns {
             .unwrap_or_default()
     }
 
-    /// When only votes, labels, validity and the like changed, the row stays.
-    fn replace_in_place(&mut self, row: u32, new: &Prepared) -> bool {
+    /// When neither text nor vector changed, the row stays.
+    fn replace_in_place(&mut self, row: u32, new: &Arc<Memory>) -> bool {
         let Some(old) = self.memory(row) else {
             return false;
         };
-        let same_text = old.content == new.memory.content && old.source == new.memory.source;
-        if !same_text
-            || old.embedding != new.memory.embedding
-            || new.memory.status != Status::Active
-        {
+        let same_text = old.content == new.content && old.source == new.source;
+        if !same_text || old.embedding != new.embedding || new.status != Status::Active {
             return false;
         }
-        let (from, until) = validity(&new.memory);
+        let (from, until) = validity(new);
         if let Some(columns) = self.rows.get_mut(row as usize) {
             (columns.from, columns.until) = (from, until);
         }
         if let Some(slot) = self.memories.get_mut(row as usize) {
-            *slot = Some(Arc::clone(&new.memory));
+            *slot = Some(Arc::clone(new));
         }
-        self.hot.changed(row, &new.memory, &new.terms);
+        self.hot.changed(row, new);
         true
     }
 
@@ -220,7 +222,7 @@ impl Columns {
         });
         self.live += 1;
         self.live_length += f64::from(length);
-        self.hot.changed(row, &prepared.memory, &prepared.terms);
+        self.hot.added(row, &prepared.memory, prepared.terms);
         self.memories.push(Some(prepared.memory));
         if let Some((session, turn)) = turn {
             self.dialogue += 1;

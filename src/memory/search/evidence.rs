@@ -13,8 +13,8 @@ pub(super) struct Evidence {
     pub(super) coverage: f32,
     /// Term weight that matches, in natural units of information.
     pub(super) mass: f32,
-    /// Memories that were compared.
-    pub(super) among: f32,
+    /// Natural logarithm of one more than the memories that were compared.
+    pub(super) log_among: f32,
 }
 
 /// The cosine that chance does not reach among one memory, and how it grows with the logarithm of their number: the best of many
@@ -37,16 +37,16 @@ impl Evidence {
                 .reduce(f32::max),
             coverage: best.coverage.max(next.coverage),
             mass: best.mass.max(next.mass),
-            among: best.among.max(next.among),
+            log_among: best.log_among.max(next.log_among),
         })
     }
 
     /// Log odds that the query has an answer here; 0 lies near a fifth of unrelated queries.
-    fn log_odds(&self) -> f32 {
+    pub(super) fn log_odds(&self) -> f32 {
         match self.similarity {
             Some(similarity) => {
-                let likeness = LIKENESS_STEEPNESS
-                    * (similarity - LIKENESS - LIKENESS_GROWTH * self.among.ln_1p());
+                let likeness =
+                    LIKENESS_STEEPNESS * (similarity - LIKENESS - LIKENESS_GROWTH * self.log_among);
                 likeness
                     .max(2.67 * similarity + 4.76 * self.coverage + 1.71 * self.mass.ln_1p() - 7.70)
             }
@@ -56,13 +56,17 @@ impl Evidence {
 
     /// The belief in a whole recall, 0 to 1.
     pub(super) fn belief(&self) -> f32 {
-        logistic(FLATTENING * (self.log_odds() + 1.0))
+        belief(self.log_odds())
     }
+}
 
-    /// The relevance of one memory that is judged alone, without a ranking around it: the belief, less where the odds are against it.
-    pub(super) fn alone(&self) -> f32 {
-        self.belief() * logistic(self.log_odds())
-    }
+fn belief(log_odds: f32) -> f32 {
+    logistic(FLATTENING * (log_odds + 1.0))
+}
+
+/// The relevance of one memory that is judged alone, without a ranking around it: the belief, less where the odds are against it.
+pub(super) fn alone(log_odds: f32) -> f32 {
+    belief(log_odds) * logistic(log_odds)
 }
 
 fn logistic(x: f32) -> f32 {
@@ -71,7 +75,7 @@ fn logistic(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::Evidence;
+    use super::{Evidence, alone};
 
     #[test]
     fn rare_words_that_match_are_believed_and_a_vague_likeness_is_not() {
@@ -79,16 +83,16 @@ mod tests {
             similarity: Some(0.7),
             coverage: 0.6,
             mass: 8.0,
-            among: 500.0,
+            log_among: 6.2,
         };
         let vague = Evidence {
             similarity: Some(0.6),
             coverage: 0.1,
             mass: 1.0,
-            among: 500.0,
+            log_among: 6.2,
         };
-        assert!(note.belief() > 0.65 && note.alone() > 0.4);
-        assert!(vague.belief() < 0.4 && vague.alone() < 0.15);
+        assert!(note.belief() > 0.65 && alone(note.log_odds()) > 0.4);
+        assert!(vague.belief() < 0.4 && alone(vague.log_odds()) < 0.15);
         assert!(
             Evidence {
                 similarity: None,
@@ -103,13 +107,13 @@ mod tests {
     fn a_strong_likeness_counts_among_few_and_not_among_many() {
         let alike = Evidence {
             similarity: Some(0.75),
-            among: 10.0,
+            log_among: 2.4,
             ..Evidence::default()
         };
         assert!(alike.belief() > 0.6);
         assert!(
             Evidence {
-                among: 1_000.0,
+                log_among: 6.9,
                 ..alike
             }
             .belief()

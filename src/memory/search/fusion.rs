@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::columns::{Columns, Row};
 use super::evidence::Evidence;
 use super::partition::{Interrupted, Partition};
-use super::pass::{K1, Pass, TermWeights};
+use super::pass::{K1, Lexical, Pass, TermWeights};
 use super::scale::Scale;
 use super::{Hit, Query, SearchError};
 
@@ -53,9 +53,6 @@ impl Weights {
 
 /// Hits whose evidence decides on the belief in all.
 const JUDGED: usize = 10;
-
-/// Candidates, as a multiple of the limit, whose cosine is computed again in full precision.
-const REFINED: usize = 4;
 
 /// The best `limit` memories of `partitions` for `query` that are current at `now`, best first. Runs on the calling thread.
 ///
@@ -125,23 +122,17 @@ impl Search<'_> {
             passes.push(Pass::run(self.query, &terms, partition, self.deadline)?);
         }
         let scale = Scale::over(&passes);
-        let mut candidates = Vec::new();
+        let mut candidates = Best::new(self.limit);
         for (at, (partition, pass)) in self.partitions.iter().zip(&passes).enumerate() {
             self.collect(at, partition, pass, &scale, &mut candidates)?;
         }
-        keep_best(&mut candidates, self.limit.saturating_mul(REFINED));
-        self.refine(&passes, &scale, &mut candidates)?;
-        keep_best(&mut candidates, self.limit);
+        let candidates = candidates.into_vec();
         let mut hits = Vec::with_capacity(candidates.len());
-        self.each_partition(&passes, |at, partition, columns, pass| {
+        self.each_partition(&passes, |at, columns, pass| {
             let own = candidates
                 .iter()
                 .filter(|candidate| candidate.partition == at);
-            hits.extend(
-                own.filter_map(|candidate| {
-                    self.found(columns, partition, pass, *candidate, &terms)
-                }),
-            );
+            hits.extend(own.filter_map(|candidate| self.found(columns, pass, *candidate, &terms)));
         })?;
         hits.sort_unstable_by(|a, b| {
             b.sum
@@ -151,42 +142,18 @@ impl Search<'_> {
         Ok(calibrated(hits))
     }
 
-    /// Replaces the coarse cosine inside the sums of the best candidates by the one in full precision.
-    fn refine(
-        &self,
-        passes: &[Pass],
-        scale: &Scale,
-        candidates: &mut [Candidate],
-    ) -> Result<(), Interrupted> {
-        self.each_partition(passes, |at, partition, columns, pass| {
-            for candidate in candidates
-                .iter_mut()
-                .filter(|candidate| candidate.partition == at)
-            {
-                let coarse = pass
-                    .cosines
-                    .get(candidate.row as usize)
-                    .copied()
-                    .unwrap_or(0.0);
-                let exact = self.similarity(columns, partition, pass, candidate.row);
-                candidate.sum +=
-                    self.weights.cosine * (scale.cosine.of(exact) - scale.cosine.of(coarse));
-            }
-        })
-    }
-
     /// Visits the partitions under their locks, if no row has moved since the pass.
     fn each_partition(
         &self,
         passes: &[Pass],
-        mut work: impl FnMut(usize, &Partition, &Columns, &Pass),
+        mut work: impl FnMut(usize, &Columns, &Pass),
     ) -> Result<(), Interrupted> {
         for (at, (partition, pass)) in self.partitions.iter().zip(passes).enumerate() {
             partition.read(|columns| {
                 if columns.generation != pass.generation {
                     return Err(Interrupted::Moved);
                 }
-                work(at, partition, columns, pass);
+                work(at, columns, pass);
                 Ok(())
             })?;
         }
@@ -200,46 +167,33 @@ impl Search<'_> {
         partition: &Partition,
         pass: &Pass,
         scale: &Scale,
-        into: &mut Vec<Candidate>,
+        into: &mut Best,
     ) -> Result<(), Interrupted> {
-        let sums: Vec<f32> = (0..pass.rows)
-            .map(|row| scale.sum(self.weights, pass, row))
-            .collect();
+        let sums = scale.sums(self.weights, pass);
         let now = self.now.as_millisecond();
         partition.chunks(
             pass.generation,
             pass.rows,
             self.deadline,
             |columns, range| {
-                let rows = columns.rows.get(range.clone()).unwrap_or_default();
-                for ((index, row), &own) in (range.start..)
-                    .zip(rows)
-                    .zip(sums.get(range).unwrap_or_default())
-                {
-                    if row.from > now || row.until <= now {
+                let own = sums.get(range.clone()).unwrap_or_default();
+                for (index, &own) in range.zip(own) {
+                    if own <= 0.0 || !(pass.dialogue || into.takes(own)) {
                         continue;
                     }
-                    let mut sum = own;
-                    if pass.dialogue {
-                        let lent =
-                            |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
-                        let (before, after) = (lent(row.previous), lent(row.next));
-                        sum += self.weights.neighbour * before.max(after)
-                            + self.weights.other_neighbour * before.min(after);
-                        let far = |near: u32, step: fn(&Row) -> u32| {
-                            columns.row(near).map_or(0.0, |row| lent(step(row)))
-                        };
-                        sum += self.weights.second_neighbour
-                            * far(row.previous, |row| row.previous)
-                                .max(far(row.next, |row| row.next));
-                        if row.speaker.is_some_and(|speaker| self.query.names(speaker)) {
-                            sum += self.weights.speaker;
-                        }
-                    }
-                    if let Ok(row) = u32::try_from(index)
-                        && own > 0.0
+                    let Some(row) = columns.rows.get(index) else {
+                        continue;
+                    };
+                    let sum = if pass.dialogue {
+                        own + self.lent(columns, row, &sums)
+                    } else {
+                        own
+                    };
+                    if into.takes(sum)
+                        && (row.from..row.until).contains(&now)
+                        && let Ok(row) = u32::try_from(index)
                     {
-                        into.push(Candidate {
+                        into.add(Candidate {
                             partition: at,
                             row,
                             sum,
@@ -250,21 +204,24 @@ impl Search<'_> {
         )
     }
 
-    /// The cosine in full precision; 0 where there is nothing to compare.
-    fn similarity(&self, columns: &Columns, partition: &Partition, pass: &Pass, row: u32) -> f32 {
-        let vector = self
-            .query
-            .vector_for(partition.model())
-            .filter(|_| !pass.cosines.is_empty());
-        let scale = columns.row(row).map_or(0.0, |row| row.scale);
-        vector.map_or(0.0, |vector| vector.refine(columns.vector(row)) * scale)
+    /// What a dialogue turn gains from its neighbours and its speaker.
+    fn lent(&self, columns: &Columns, row: &Row, sums: &[f32]) -> f32 {
+        let of = |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
+        let far =
+            |near: u32, step: fn(&Row) -> u32| columns.row(near).map_or(0.0, |row| of(step(row)));
+        let (before, after) = (of(row.previous), of(row.next));
+        let second = far(row.previous, |row| row.previous).max(far(row.next, |row| row.next));
+        let named = row.speaker.is_some_and(|speaker| self.query.names(speaker));
+        self.weights.neighbour * before.max(after)
+            + self.weights.other_neighbour * before.min(after)
+            + self.weights.second_neighbour * second
+            + if named { self.weights.speaker } else { 0.0 }
     }
 
     /// A candidate as a hit, its relevance still to be judged.
     fn found(
         &self,
         columns: &Columns,
-        partition: &Partition,
         pass: &Pass,
         candidate: Candidate,
         terms: &TermWeights,
@@ -272,25 +229,26 @@ impl Search<'_> {
         let memory = columns
             .memory(candidate.row)
             .filter(|memory| memory.is_current(self.now))?;
-        let lexical = pass
-            .lexical
-            .get(candidate.row as usize)
-            .copied()
-            .unwrap_or_default();
+        let of = |column: &[Lexical]| {
+            let found = column.get(candidate.row as usize);
+            found.copied().unwrap_or_default()
+        };
+        let (lexical, pair) = (of(&pass.lexical), of(&pass.pair_lexical));
         let hit = Hit {
             memory: Arc::clone(memory),
-            similarity: self
-                .similarity(columns, partition, pass, candidate.row)
-                .clamp(0.0, 1.0),
-            lexical: terms.share(lexical.own / (K1 + 1.0)),
+            similarity: pass
+                .cosines
+                .get(candidate.row as usize)
+                .map_or(0.0, |cosine| cosine.clamp(0.0, 1.0)),
+            lexical: terms.share(lexical.score / (K1 + 1.0)),
             coverage: terms.share(lexical.mass),
             relevance: 0.0,
         };
         let evidence = Evidence {
             similarity: (!pass.cosines.is_empty()).then_some(hit.similarity),
-            coverage: hit.coverage.max(terms.share(lexical.pair_mass)),
+            coverage: hit.coverage.max(terms.share(pair.mass)),
             mass: lexical.mass,
-            among: terms.documents,
+            log_among: terms.log_documents,
         };
         Some(Found {
             sum: candidate.sum,
@@ -300,11 +258,50 @@ impl Search<'_> {
     }
 }
 
-/// Keeps the `count` greatest, in any order.
-fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
-    if candidates.len() > count && count > 0 {
-        candidates.select_nth_unstable_by(count - 1, |a, b| b.sum.total_cmp(&a.sum));
-        candidates.truncate(count);
+/// The `count` best candidates so far. Most rows are turned away by one comparison.
+struct Best {
+    count: usize,
+    /// In any order; up to twice as many as wanted, so that a selection serves many offers.
+    kept: Vec<Candidate>,
+    /// What a candidate must exceed.
+    least: f32,
+}
+
+impl Best {
+    fn new(count: usize) -> Self {
+        Self {
+            count,
+            kept: Vec::new(),
+            least: f32::NEG_INFINITY,
+        }
+    }
+
+    fn takes(&self, sum: f32) -> bool {
+        sum > self.least
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        self.kept.push(candidate);
+        if self.kept.len() >= self.count.saturating_mul(2) {
+            self.select();
+        }
+    }
+
+    fn select(&mut self) {
+        if self.kept.len() > self.count {
+            if let Some(last) = self.count.checked_sub(1) {
+                let (_, last, _) = self
+                    .kept
+                    .select_nth_unstable_by(last, |a, b| b.sum.total_cmp(&a.sum));
+                self.least = last.sum;
+            }
+            self.kept.truncate(self.count);
+        }
+    }
+
+    fn into_vec(mut self) -> Vec<Candidate> {
+        self.select();
+        self.kept
     }
 }
 

@@ -14,10 +14,11 @@ use crate::auth::Scope;
 use crate::memory::Memory;
 
 use super::columns::Columns;
-use super::evidence::Evidence;
+use super::evidence::{self, Evidence};
 use super::partition::{Interrupted, Partition};
 use super::pass::TermWeights;
 use super::terms::{Side, Term, terms};
+use super::vectors::QueryVector;
 use super::{BranchError, Hit, HotBranch, Index, Query, SearchError, standing};
 
 /// Standing decays by days, so a ranking of members may be this old.
@@ -29,16 +30,19 @@ struct Member {
     row: u32,
     standing: f32,
     pinned: bool,
-    terms: HashSet<Term, RandomState>,
+    /// Distinct, in order of appearance.
+    terms: Box<[Term]>,
 }
 
 impl Member {
-    fn new(row: u32, memory: &Memory, terms: &[Term], now: Timestamp) -> Self {
+    fn new(row: u32, memory: &Memory, mut terms: Vec<Term>, now: Timestamp) -> Self {
+        let mut seen = HashSet::with_capacity_and_hasher(terms.len(), RandomState::default());
+        terms.retain(|term| seen.insert(*term));
         Self {
             row,
             standing: standing::standing(memory, now),
             pinned: memory.pinned,
-            terms: terms.iter().copied().collect(),
+            terms: terms.into(),
         }
     }
 }
@@ -62,13 +66,34 @@ impl HotMembers {
         }
     }
 
-    /// A row was added or its standing has changed.
-    pub(super) fn changed(&mut self, row: u32, memory: &Memory, terms: &[Term]) {
+    /// A row was added.
+    pub(super) fn added(&mut self, row: u32, memory: &Memory, terms: Vec<Term>) {
         self.changes += 1;
         let Some(now) = self.chosen_at else { return };
-        self.members.retain(|member| member.row != row);
         self.members.push(Member::new(row, memory, terms, now));
         self.trim();
+    }
+
+    /// A row's standing has changed, its text has not.
+    pub(super) fn changed(&mut self, row: u32, memory: &Memory) {
+        self.changes += 1;
+        let Some(now) = self.chosen_at else { return };
+        let standing = standing::standing(memory, now);
+        if let Some(member) = self.members.iter_mut().find(|member| member.row == row) {
+            (member.standing, member.pinned) = (standing, memory.pinned);
+        } else if memory.pinned || self.admits(standing) {
+            let terms = terms(&memory.content, Side::Document);
+            self.members.push(Member::new(row, memory, terms, now));
+        } else {
+            return;
+        }
+        self.trim();
+    }
+
+    /// Whether a memory that is not pinned would be a member.
+    fn admits(&self, standing: f32) -> bool {
+        let others = || self.members.iter().filter(|member| !member.pinned);
+        others().count() < self.size || others().any(|member| member.standing < standing)
     }
 
     /// A row is gone. Its place stays empty until the next choice, unless many are.
@@ -174,80 +199,119 @@ impl HotBranch for HotSet {
     ) -> Result<Vec<Hit>, BranchError> {
         let partitions = self.index.partitions(scope, deadline).await?;
         let now = self.index.now();
-        let mut hits = hot_members(&partitions, query, now, deadline)?;
+        let mut hits = hot_members(&partitions, query, now, limit, deadline)?;
         hits.retain(|hit| hit.memory.partition.visible_to(scope));
-        hits.truncate(limit);
         Ok(hits)
     }
 }
 
-/// Every member that the query touches, best first.
+/// At most `limit` members that the query touches, best first.
 pub(super) fn hot_members(
     partitions: &[Arc<Partition>],
     query: &Query,
     now: Timestamp,
+    limit: usize,
     deadline: Instant,
 ) -> Result<Vec<Hit>, SearchError> {
     let weights = TermWeights::new(query, partitions);
-    let mut hits = Vec::new();
+    let asked = Asked::new(&weights);
+    let mut scored: Vec<(f32, Hit)> = Vec::new();
     for partition in partitions {
         refresh(partition, now, deadline)?;
         partition.read(|columns| {
+            let vector = query
+                .vector_for(partition.model())
+                .filter(|v| v.dimensions() == columns.dimensions);
             let members = columns.hot.members.iter();
-            hits.extend(
-                members
-                    .filter_map(|member| score(columns, partition, member, query, &weights, now)),
-            );
+            scored.extend(members.filter_map(|member| score(columns, member, vector, &asked, now)));
         });
     }
-    hits.sort_unstable_by(|a: &Hit, b: &Hit| {
-        b.relevance
-            .total_cmp(&a.relevance)
-            .then_with(|| a.memory.id.cmp(&b.memory.id))
+    // Relevance grows with the odds: only of those that stay is it computed.
+    let better = |a: &(f32, Hit), b: &(f32, Hit)| {
+        b.0.total_cmp(&a.0)
+            .then_with(|| a.1.memory.id.cmp(&b.1.memory.id))
+    };
+    if scored.len() > limit {
+        scored.select_nth_unstable_by(limit, better);
+        scored.truncate(limit);
+    }
+    scored.sort_unstable_by(better);
+    let hits = scored.into_iter().map(|(log_odds, hit)| Hit {
+        relevance: evidence::alone(log_odds),
+        ..hit
     });
-    Ok(hits)
+    Ok(hits.collect())
 }
 
+/// The query's terms, ready for many short lists of terms to be compared with.
+struct Asked<'a> {
+    weights: &'a TermWeights,
+    /// A bit for each term, by its hash: nearly every term that was not asked for is told by it.
+    bits: [u64; 16],
+}
+
+impl<'a> Asked<'a> {
+    fn new(weights: &'a TermWeights) -> Self {
+        let mut asked = Self {
+            weights,
+            bits: [0; 16],
+        };
+        for (term, _) in &weights.terms {
+            let (word, bit) = term.place();
+            if let Some(word) = asked.bits.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        asked
+    }
+
+    /// The weight of a term; 0 when it was not asked for.
+    fn weight(&self, term: Term) -> f32 {
+        let (word, bit) = term.place();
+        if self.bits.get(word).is_none_or(|word| word & bit == 0) {
+            return 0.0;
+        }
+        let mut terms = self.weights.terms.iter();
+        terms
+            .find(|(asked, _)| *asked == term)
+            .map_or(0.0, |(_, weight)| *weight)
+    }
+}
+
+/// A member as a hit with its log odds, its relevance still to be computed.
 fn score(
     columns: &Columns,
-    partition: &Partition,
     member: &Member,
-    query: &Query,
-    weights: &TermWeights,
+    vector: Option<&QueryVector>,
+    asked: &Asked<'_>,
     now: Timestamp,
-) -> Option<Hit> {
+) -> Option<(f32, Hit)> {
     let memory = columns
         .memory(member.row)
         .filter(|memory| memory.is_current(now))?;
     let row = columns.row(member.row)?;
-    let vector = query
-        .vector_for(partition.model())
-        .filter(|v| v.dimensions() == columns.dimensions && row.scale > 0.0);
-    let similarity =
-        vector.map(|v| (v.refine(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
-    let mass: f32 = weights
-        .terms
-        .iter()
-        .filter(|(term, _)| member.terms.contains(term))
-        .map(|(_, weight)| weight)
-        .sum();
+    let similarity = vector
+        .filter(|_| row.scale > 0.0)
+        .map(|v| (v.dot(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
+    let mass: f32 = member.terms.iter().map(|&term| asked.weight(term)).sum();
     let evidence = Evidence {
         similarity,
-        coverage: weights.share(mass),
+        coverage: asked.weights.share(mass),
         mass,
-        among: weights.documents,
+        log_among: asked.weights.log_documents,
     };
     let (similarity, coverage) = (similarity.unwrap_or(0.0), evidence.coverage);
     if similarity <= 0.0 && coverage <= 0.0 {
         return None;
     }
-    Some(Hit {
+    let hit = Hit {
         memory: Arc::clone(memory),
         similarity,
         lexical: coverage,
         coverage,
-        relevance: evidence.alone(),
-    })
+        relevance: 0.0,
+    };
+    Some((evidence.log_odds(), hit))
 }
 
 /// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.
@@ -294,7 +358,7 @@ fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(
         let members = best
             .iter()
             .map(|(_, _, row, memory)| {
-                Member::new(*row, memory, &terms(&memory.content, Side::Document), now)
+                Member::new(*row, memory, terms(&memory.content, Side::Document), now)
             })
             .collect();
         let installed = partition.write(|columns| {

@@ -4,7 +4,8 @@
 //! between two users. A search scans every vector, walks the postings of the query's terms, and adds the two normalised scores up.
 //!
 //! ```text
-//! terms, vectors     text and vectors in comparable form
+//! terms, stems,       text and vectors in comparable form
+//! vectors
 //! columns            the memories of a partition, and how they change
 //! partition          the lock around them: a pass holds it for one chunk at a time
 //! pass               one query over one partition: cosines and term scores of every row
@@ -15,6 +16,7 @@
 
 mod terms;
 mod stop_words;
+mod stems;
 mod vectors;
 mod columns;
 mod compaction;
@@ -27,7 +29,7 @@ mod hot;
 mod index;
 pub mod standing;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -78,8 +80,9 @@ pub struct Query(Arc<Prepared>);
 struct Prepared {
     /// Distinct, in order of appearance, with a factor of their weight.
     terms: Vec<(Term, f32)>,
-    /// Every word, folded but neither stopped nor stemmed: names are compared with these.
-    words: Vec<Term>,
+    text: Box<str>,
+    /// See [`Query::names`].
+    words: OnceLock<Vec<Term>>,
     vector: Option<QueryVector>,
     model: Arc<str>,
 }
@@ -102,18 +105,10 @@ impl Query {
                 ));
             }
         });
-        let mut folded = String::with_capacity(32);
-        let mut words = Vec::new();
-        for word in text
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| word.len() > 1)
-        {
-            fold(word, &mut folded);
-            words.push(Term::of(&folded));
-        }
         Self(Arc::new(Prepared {
             terms: distinct,
-            words,
+            text: text.into(),
+            words: OnceLock::new(),
             vector: vector.and_then(QueryVector::new),
             model,
         }))
@@ -129,14 +124,31 @@ impl Query {
         &self.0.terms
     }
 
+    /// Whether the query contains a name, as a word that is folded but neither stopped nor stemmed. Only dialogues ask.
     fn names(&self, speaker: Term) -> bool {
-        self.0.words.contains(&speaker)
+        let words = self.0.words.get_or_init(|| words(&self.0.text));
+        words.binary_search(&speaker).is_ok()
     }
 
     /// The vector, where it can be compared with vectors of `model`.
     fn vector_for(&self, model: &str) -> Option<&QueryVector> {
         self.0.vector.as_ref().filter(|_| &*self.0.model == model)
     }
+}
+
+/// Every word of `text`, in the order of its terms.
+fn words(text: &str) -> Vec<Term> {
+    let mut folded = String::with_capacity(32);
+    let mut words: Vec<Term> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 1)
+        .map(|word| {
+            fold(word, &mut folded);
+            Term::of(&folded)
+        })
+        .collect();
+    words.sort_unstable();
+    words
 }
 
 /// A memory that a branch found, with the raw features of the match. All numbers lie between 0 and 1.

@@ -62,7 +62,8 @@ impl Partition {
 
     /// Brings one memory up to date; a memory of another partition or of an older revision changes nothing.
     pub fn upsert(&self, memory: Arc<Memory>) {
-        if memory.partition == self.key {
+        // A use or a vote is by far the most common change; the text of others is analysed outside the lock.
+        if memory.partition == self.key && !self.columns.write().update(&memory) {
             let prepared = Prepared::new(memory, &self.model);
             self.columns.write().upsert(prepared);
         }

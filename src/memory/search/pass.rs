@@ -26,12 +26,14 @@ const LONG_QUERY_WEIGHT: f32 = 30.0;
 /// The query's terms with their rarity over all partitions that are searched together.
 #[derive(Debug, Default)]
 pub(super) struct TermWeights {
+    /// The terms that some memory contains.
     pub(super) terms: Vec<(Term, f32)>,
-    /// Memories that are searched.
-    pub(super) documents: f32,
-    /// Sum of all weights.
+    /// Natural logarithm of one more than the memories that are searched.
+    pub(super) log_documents: f32,
+    /// Sum of all weights, absent terms included.
     pub(super) total: f32,
-    average_length: f32,
+    /// What one term of a text's length adds to the length normalisation.
+    per_length: f32,
 }
 
 impl TermWeights {
@@ -60,18 +62,22 @@ impl TermWeights {
         let rarity = |count: u32| {
             (1.0 + (all - f64::from(count) + 0.5) / (f64::from(count) + 0.5)).ln() as f32
         };
-        let terms: Vec<_> = query
-            .terms()
-            .iter()
-            .zip(holding)
-            .map(|(&(term, factor), count)| (term, factor * rarity(count)))
-            .collect();
-        let total = terms.iter().map(|(_, weight)| weight).sum();
+        let unseen = rarity(0);
+        let mut total = 0.0;
+        let mut terms = Vec::with_capacity(holding.len());
+        for (&(term, factor), count) in query.terms().iter().zip(holding) {
+            let weight = factor * if count == 0 { unseen } else { rarity(count) };
+            total += weight;
+            if count > 0 {
+                terms.push((term, weight));
+            }
+        }
+        let average_length = (length / documents.max(1) as f64).max(1.0) as f32;
         Self {
             terms,
-            documents: documents as f32,
+            log_documents: (documents as f32).ln_1p(),
             total,
-            average_length: (length / documents.max(1) as f64).max(1.0) as f32,
+            per_length: K1 * B / average_length,
         }
     }
 
@@ -84,22 +90,19 @@ impl TermWeights {
         }
     }
 
-    fn score(&self, weight: f32, count: f32, length: f32, average: f32) -> f32 {
-        weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / average))
+    /// BM25 of one term in one text.
+    fn score(&self, weight: f32, count: f32, length: f32) -> f32 {
+        weight * (K1 + 1.0) * count / (count + K1 * (1.0 - B) + self.per_length * length)
     }
 }
 
 /// The term scores of a row.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lexical {
-    /// BM25 of the text.
-    pub(super) own: f32,
-    /// BM25 of the previous turn and this one as one text; `own` outside dialogues.
-    pub(super) pair: f32,
+    /// BM25.
+    pub(super) score: f32,
     /// Weight of the terms it contains.
     pub(super) mass: f32,
-    /// Weight of the terms that it or the turn before it contains; only in dialogues.
-    pub(super) pair_mass: f32,
 }
 
 /// Every row's raw scores.
@@ -113,7 +116,10 @@ pub(super) struct Pass {
     pub(super) cosines: Vec<f32>,
     /// Cosines of the previous turn and this one together; empty without dialogue.
     pub(super) pair_cosines: Vec<f32>,
+    /// Of the text.
     pub(super) lexical: Vec<Lexical>,
+    /// Of the previous turn and this one as one text; empty without dialogue.
+    pub(super) pair_lexical: Vec<Lexical>,
 }
 
 impl Pass {
@@ -133,6 +139,7 @@ impl Pass {
             cosines: Vec::new(),
             pair_cosines: Vec::new(),
             lexical: vec![Lexical::default(); rows],
+            pair_lexical: vec![Lexical::default(); if dialogue { rows } else { 0 }],
         };
         if let Some(vector) = query
             .vector_for(partition.model())
@@ -157,10 +164,7 @@ impl Pass {
                 pass.pair_cosines(partition, deadline)?;
             }
         }
-        let least = weights.total * NEGLIGIBLE_SHARE;
-        for &(term, weight) in weights.terms.iter().filter(|(_, weight)| *weight >= least) {
-            pass.add_term(term, weight, weights, partition, deadline)?;
-        }
+        pass.add_terms(weights, partition, deadline)?;
         Ok(pass)
     }
 
@@ -183,36 +187,48 @@ impl Pass {
         })
     }
 
-    /// Adds one term's scores. Postings are walked in chunks like rows are.
-    fn add_term(
+    /// Adds the scores of all terms that matter. Postings are walked in chunks like rows are; most queries need one.
+    fn add_terms(
         &mut self,
-        term: Term,
-        weight: f32,
         weights: &TermWeights,
         partition: &Partition,
         deadline: Instant,
     ) -> Result<(), Interrupted> {
+        let least = weights.total * NEGLIGIBLE_SHARE;
+        let mut terms = weights
+            .terms
+            .iter()
+            .filter(|(_, weight)| *weight >= least)
+            .peekable();
         let mut start = 0;
-        loop {
+        while terms.peek().is_some() {
             if Instant::now() >= deadline {
                 return Err(Interrupted::Deadline);
             }
-            let more = partition.read(|columns| {
+            partition.read(|columns| {
                 if columns.generation != self.generation {
                     return Err(Interrupted::Moved);
                 }
-                let Some(postings) = columns.postings.get(&term) else {
-                    return Ok(false);
-                };
-                let end = postings.list.len().min(start + CHUNK_ROWS);
-                self.add_postings(columns, postings, start..end, weight, weights);
-                start = end;
-                Ok(end < postings.list.len())
+                let mut room = CHUNK_ROWS;
+                while room > 0
+                    && let Some(&&(term, weight)) = terms.peek()
+                {
+                    let length = columns.postings.get(&term).map_or(0, |postings| {
+                        let end = postings.list.len().min(start + room);
+                        self.add_postings(columns, postings, start..end, weight, weights);
+                        room -= end.saturating_sub(start);
+                        start = end;
+                        postings.list.len()
+                    });
+                    if start >= length {
+                        start = 0;
+                        terms.next();
+                    }
+                }
+                Ok(())
             })?;
-            if !more {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     fn add_postings(
@@ -227,51 +243,45 @@ impl Pass {
             .clone()
             .zip(postings.list.get(range).unwrap_or_default())
         {
-            let Some(columns_row) = columns.row(row) else {
+            let (Some(place), Some(lexical)) =
+                (columns.row(row), self.lexical.get_mut(row as usize))
+            else {
                 continue;
             };
             let count = f32::from(count);
-            let score = weights.score(weight, count, columns_row.length, weights.average_length);
-            if let Some(lexical) = self.lexical.get_mut(row as usize) {
-                lexical.own += score;
-                lexical.mass += weight;
-                if !self.dialogue {
-                    continue;
-                }
+            lexical.score += weights.score(weight, count, place.length);
+            lexical.mass += weight;
+            if !self.dialogue {
+                continue;
             }
-            let before = count_at(postings, at, columns_row.previous, row);
-            self.add_pair(columns, columns_row, row, (count, before, weight), weights);
-            if columns_row.next != NONE && count_at(postings, at, columns_row.next, row) == 0.0 {
-                let Some(next) = columns.row(columns_row.next) else {
+            let before = count_at(postings, at, place.previous, row);
+            self.add_pair(columns, place, row, (count + before, weight), weights);
+            if place.next != NONE && count_at(postings, at, place.next, row) == 0.0 {
+                let Some(next) = columns.row(place.next) else {
                     continue;
                 };
-                self.add_pair(
-                    columns,
-                    next,
-                    columns_row.next,
-                    (0.0, count, weight),
-                    weights,
-                );
+                self.add_pair(columns, next, place.next, (count, weight), weights);
             }
         }
     }
 
-    /// Adds a term's score to the pair view of `row`, given its counts in the turn and in the one before.
+    /// Adds a term's score to the pair view of `row`, given how often the two turns contain it.
     fn add_pair(
         &mut self,
         columns: &Columns,
         place: &Row,
         row: u32,
-        (own, before, weight): (f32, f32, f32),
+        (count, weight): (f32, f32),
         weights: &TermWeights,
     ) {
-        let (length, average) = match columns.row(place.previous) {
-            Some(previous) => (place.length + previous.length, 2.0 * weights.average_length),
-            None => (place.length, weights.average_length),
+        // Two turns are compared with twice the average length.
+        let length = match columns.row(place.previous) {
+            Some(previous) => (place.length + previous.length) / 2.0,
+            None => place.length,
         };
-        if let Some(lexical) = self.lexical.get_mut(row as usize) {
-            lexical.pair_mass += weight;
-            lexical.pair += weights.score(weight, own + before, length, average);
+        if let Some(pair) = self.pair_lexical.get_mut(row as usize) {
+            pair.mass += weight;
+            pair.score += weights.score(weight, count, length);
         }
     }
 }

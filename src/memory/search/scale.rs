@@ -3,42 +3,65 @@
 use super::fusion::Weights;
 use super::pass::{Lexical, Pass};
 
-/// One raw score brought to 0..1.
+/// One kind of raw score, brought to 0..1.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Channel {
+struct Channel {
     low: f32,
-    high: f32,
+    factor: f32,
 }
 
+/// Values whose sum is kept in `f32`.
+const BLOCK: usize = 1_024;
+
 impl Channel {
-    pub(super) fn of(self, raw: f32) -> f32 {
-        if self.high > self.low {
-            ((raw - self.low) / (self.high - self.low)).max(0.0)
+    fn new(low: f32, high: f32) -> Self {
+        let factor = if high > low {
+            (high - low).recip()
         } else {
             0.0
-        }
+        };
+        Self { low, factor }
     }
 
     /// Rows without a vector are exactly 0 and say nothing about the mean.
-    fn between_mean_and_greatest(values: impl Iterator<Item = f32> + Clone) -> Self {
-        let (sum, count) = values
-            .clone()
-            .filter(|x| *x != 0.0)
-            .fold((0f64, 0u32), |(sum, count), x| {
-                (sum + f64::from(x), count + 1)
-            });
-        #[expect(clippy::cast_possible_truncation, reason = "a mean of cosines")]
-        let low = (sum / f64::from(count.max(1))) as f32;
-        Self {
-            low,
-            high: values.fold(f32::NEG_INFINITY, f32::max),
+    fn between_mean_and_greatest<'a>(columns: impl Iterator<Item = &'a [f32]>) -> Self {
+        let (mut sum, mut count, mut greatest) = (0f64, 0u32, f32::NEG_INFINITY);
+        for block in columns.flat_map(|values| values.chunks(BLOCK)) {
+            // Eight of each, because the compiler may not reorder one sum of floats.
+            let (mut sums, mut counts, mut highs) = ([0f32; 8], [0u32; 8], [greatest; 8]);
+            let mut add = |values: &[f32]| {
+                let lanes = sums.iter_mut().zip(&mut counts).zip(&mut highs);
+                for (((sum, count), high), &value) in lanes.zip(values) {
+                    *sum += value;
+                    *count += u32::from(value != 0.0);
+                    *high = if value > *high { value } else { *high };
+                }
+            };
+            let (eights, rest) = block.as_chunks::<8>();
+            eights.iter().for_each(|eight| add(eight));
+            add(rest);
+            sum += f64::from(sums.iter().sum::<f32>());
+            count += counts.iter().sum::<u32>();
+            greatest = highs.into_iter().fold(greatest, f32::max);
         }
+        #[expect(clippy::cast_possible_truncation, reason = "a mean of cosines")]
+        let mean = (sum / f64::from(count.max(1))) as f32;
+        Self::new(mean, greatest)
     }
 
-    fn up_to_greatest(values: impl Iterator<Item = f32>) -> Self {
-        Self {
-            low: 0.0,
-            high: values.fold(0.0, f32::max),
+    fn up_to_greatest<'a>(columns: impl Iterator<Item = &'a [Lexical]>) -> Self {
+        let scores = columns.flatten().map(|lexical| lexical.score);
+        Self::new(
+            0.0,
+            scores.fold(0.0, |high, x| if x > high { x } else { high }),
+        )
+    }
+
+    /// Adds `weight` x the scaled `values` to `sums`.
+    fn add(self, weight: f32, values: impl Iterator<Item = f32>, sums: &mut [f32]) {
+        let Self { low, factor } = self;
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum += weight * ((value - low) * factor).max(0.0);
         }
     }
 }
@@ -46,7 +69,7 @@ impl Channel {
 /// The channels' ranges over everything that was searched.
 #[derive(Debug)]
 pub(super) struct Scale {
-    pub(super) cosine: Channel,
+    cosine: Channel,
     pair_cosine: Channel,
     lexical: Channel,
     pair_lexical: Channel,
@@ -54,43 +77,35 @@ pub(super) struct Scale {
 
 impl Scale {
     pub(super) fn over(passes: &[Pass]) -> Self {
-        let lexical = || passes.iter().flat_map(|pass| pass.lexical.iter());
-        let cosine = Channel::between_mean_and_greatest(
-            passes.iter().flat_map(|pass| pass.cosines.iter().copied()),
-        );
         Self {
-            cosine,
+            cosine: Channel::between_mean_and_greatest(passes.iter().map(|pass| &*pass.cosines)),
             pair_cosine: Channel::between_mean_and_greatest(
-                passes
-                    .iter()
-                    .flat_map(|pass| pass.pair_cosines.iter().copied()),
+                passes.iter().map(|pass| &*pass.pair_cosines),
             ),
-            lexical: Channel::up_to_greatest(lexical().map(|l| l.own)),
-            pair_lexical: Channel::up_to_greatest(lexical().map(|l| l.pair)),
+            lexical: Channel::up_to_greatest(passes.iter().map(|pass| &*pass.lexical)),
+            pair_lexical: Channel::up_to_greatest(passes.iter().map(|pass| &*pass.pair_lexical)),
         }
     }
 
-    /// The weighted sum of a row's own channels. Outside dialogues a pair is its text.
-    pub(super) fn sum(&self, weights: &Weights, pass: &Pass, row: usize) -> f32 {
-        let lexical = pass.lexical.get(row).copied().unwrap_or_default();
-        let cosine = pass
-            .cosines
-            .get(row)
-            .map_or(0.0, |&cosine| self.cosine.of(cosine));
-        let own_lexical = self.lexical.of(lexical.own);
-        let Lexical { pair, .. } = lexical;
-        let pair_cosine = pass
-            .pair_cosines
-            .get(row)
-            .map_or(cosine, |&pair| self.pair_cosine.of(pair));
-        let pair_lexical = if pass.dialogue {
-            self.pair_lexical.of(pair)
+    /// The weighted sum of every row's channels. Outside dialogues a pair is its text.
+    pub(super) fn sums(&self, weights: &Weights, pass: &Pass) -> Vec<f32> {
+        let mut sums = vec![0.0; pass.rows];
+        let cosines = pass.cosines.iter().copied();
+        let lexical = pass.lexical.iter().map(|lexical| lexical.score);
+        if pass.dialogue {
+            self.cosine.add(weights.cosine, cosines, &mut sums);
+            let pairs = pass.pair_cosines.iter().copied();
+            self.pair_cosine.add(weights.pair_cosine, pairs, &mut sums);
+            self.lexical.add(weights.lexical, lexical, &mut sums);
+            let pairs = pass.pair_lexical.iter().map(|lexical| lexical.score);
+            self.pair_lexical
+                .add(weights.pair_lexical, pairs, &mut sums);
         } else {
-            own_lexical
-        };
-        weights.cosine * cosine
-            + weights.lexical * own_lexical
-            + weights.pair_cosine * pair_cosine
-            + weights.pair_lexical * pair_lexical
+            let weight = weights.cosine + weights.pair_cosine;
+            self.cosine.add(weight, cosines, &mut sums);
+            let weight = weights.lexical + weights.pair_lexical;
+            self.lexical.add(weight, lexical, &mut sums);
+        }
+        sums
     }
 }

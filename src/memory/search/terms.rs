@@ -7,11 +7,10 @@
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
-use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use super::stop_words;
+use super::stems::stem;
 
 /// A term by its hash. The hash is seeded at start, so that nobody can choose texts that collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +32,12 @@ impl Term {
     /// The term of a folded text.
     pub(super) fn of(text: &str) -> Self {
         Self(SEED.hash_one(text))
+    }
+
+    /// One of 1,024 bits, as a word of sixteen and the bit in it.
+    pub(super) fn place(self) -> (usize, u64) {
+        let [low, high, ..] = self.0.to_le_bytes();
+        (usize::from(high % 16), 1 << (low % 64))
     }
 }
 
@@ -75,8 +80,12 @@ pub(super) fn fold(text: &str, into: &mut String) {
 /// Calls `sink` with every term of `text`.
 pub(super) fn walk(text: &str, side: Side, sink: &mut dyn FnMut(&str)) {
     let mut folded = String::with_capacity(32);
-    // Word by word: one accented word does not send the whole text through normalisation.
-    for word in text.split_whitespace() {
+    // Word by word: one accented word does not send the whole text through normalisation, and most words need no folding at all.
+    for word in text.split_ascii_whitespace() {
+        if word.bytes().all(|b| b.is_ascii_lowercase()) {
+            stem(word, sink);
+            continue;
+        }
         fold(word, &mut folded);
         for chunk in folded.split_whitespace() {
             chunk_terms(chunk, side, sink);
@@ -91,7 +100,7 @@ fn chunk_terms(chunk: &str, side: Side, sink: &mut dyn FnMut(&str)) {
         return;
     }
     if chunk.bytes().all(|b| b.is_ascii_lowercase()) {
-        return plain_word(chunk, sink);
+        return stem(chunk, sink);
     }
     let compound = chunk.contains(|c: char| !is_word(c));
     if compound && is_identifier(chunk) {
@@ -121,7 +130,7 @@ fn word_terms(word: &str, side: Side, sink: &mut dyn FnMut(&str)) {
         return;
     }
     if word.bytes().all(|b| b.is_ascii_lowercase()) {
-        return plain_word(word, sink);
+        return stem(word, sink);
     }
     if word.contains(is_unspaced) {
         return script_runs(word, side, sink);
@@ -146,20 +155,11 @@ fn split_kinds(word: &str, sink: &mut dyn FnMut(&str)) {
             if digit {
                 sink(run);
             } else if run.len() > 1 {
-                plain_word(run, sink);
+                stem(run, sink);
             }
             rest = tail;
         }
     }
-}
-
-/// A word of ASCII letters: nothing when it is a stop word, its English stem otherwise.
-fn plain_word(word: &str, sink: &mut dyn FnMut(&str)) {
-    if stop_words::is_stop_word(word) {
-        return;
-    }
-    thread_local!(static STEMMER: Stemmer = Stemmer::create(Algorithm::English));
-    STEMMER.with(|stemmer| sink(&stemmer.stem(word)));
 }
 
 /// Runs of unspaced script as pairs of characters; what stands between them as words.

@@ -335,14 +335,14 @@ fn a_pair_is_scored_as_one_text_whatever_the_order_of_arrival() {
         // Three teas in a text of average length: BM25's length factor is 1.
         let expected = weights.total * 3.0 * (K1 + 1.0) / (3.0 + K1);
         assert!(
-            (pass.lexical[at].pair - expected).abs() < 1e-4,
+            (pass.pair_lexical[at].score - expected).abs() < 1e-4,
             "{:?}",
-            pass.lexical
+            pass.pair_lexical
         );
-        let alone = &pass.lexical[1 - at];
+        let (pair, alone) = (pass.pair_lexical[1 - at], pass.lexical[1 - at]);
         assert_eq!(
-            (alone.pair, alone.pair_mass),
-            (alone.own, alone.mass),
+            (pair.score, pair.mass),
+            (alone.score, alone.mass),
             "nothing stands before it"
         );
     }
@@ -355,7 +355,7 @@ fn a_deadline_in_the_past_stops_the_search() {
     let result = search_partitions(&partitions, &words("tea"), now(), 5, Instant::now());
     assert!(matches!(result, Err(SearchError::Deadline)));
     assert!(matches!(
-        hot_members(&partitions, &words("tea"), now(), Instant::now()),
+        hot_members(&partitions, &words("tea"), now(), 50, Instant::now()),
         Err(SearchError::Deadline)
     ));
 }
@@ -387,8 +387,9 @@ fn pinned_and_high_standing_memories_are_hot_but_not_relevant_by_themselves() {
     };
     let fresh = memory(&key, "fresh tea delivery");
     let partition = partition(&key, stale.chain([pinned.clone(), fresh]));
-    let hot =
-        |query: &str| hot_members(&[Arc::clone(&partition)], &words(query), now(), far()).unwrap();
+    let hot = |query: &str| {
+        hot_members(&[Arc::clone(&partition)], &words(query), now(), 50, far()).unwrap()
+    };
     assert_eq!(
         contents(&hot("penicillin allergies"))[0],
         pinned.content.as_ref()
@@ -402,6 +403,46 @@ fn pinned_and_high_standing_memories_are_hot_but_not_relevant_by_themselves() {
     assert!(hot("penicillin").is_empty());
     partition.upsert(Arc::new(memory(&key, "new: penicillin is fine after all")));
     assert_eq!(hot("penicillin").len(), 1, "a newcomer joins at once");
+}
+
+#[test]
+fn a_use_or_a_vote_moves_a_memory_in_and_out_of_the_hot_set() {
+    let key = key(None);
+    let voted = |memory: &Memory, useful: u32, not_useful: u32| Memory {
+        revision: memory.revision + 1,
+        votes_useful: useful,
+        votes_not_useful: not_useful,
+        ..memory.clone()
+    };
+    let members: Vec<Memory> = (0..4).map(|i| memory(&key, &format!("tea {i}"))).collect();
+    let liked: Vec<Memory> = members.iter().map(|memory| voted(memory, 5, 0)).collect();
+    let milk = memory(&key, "milk");
+    let partition = partition(&key, liked.iter().cloned().chain([milk.clone()]));
+    let hot = |query: &str, limit: usize| {
+        let hits = hot_members(
+            &[Arc::clone(&partition)],
+            &words(query),
+            now(),
+            limit,
+            far(),
+        );
+        hits.unwrap()
+    };
+    assert!(hot("milk", 50).is_empty());
+    let milk = voted(&milk, 50, 0);
+    partition.upsert(Arc::new(milk.clone()));
+    assert_eq!(contents(&hot("milk", 50)), ["milk"]);
+    let teas = hot("tea", 50);
+    assert_eq!(teas.len(), 3, "one left for it");
+    let best = hot("tea", 2);
+    assert_eq!(contents(&best), contents(&teas)[..2]);
+    partition.upsert(Arc::new(voted(&milk, 0, 50)));
+    partition.upsert(Arc::new(voted(&members[0], 0, 0)));
+    assert_eq!(
+        find(&[partition], &words("milk")).len(),
+        1,
+        "it is still found by a search"
+    );
 }
 
 proptest::proptest! {

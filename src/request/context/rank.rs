@@ -2,7 +2,7 @@
 //! injected, the reason. Pure: no clock, no store.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -154,34 +154,37 @@ fn set_values(ranked: &mut [Ranked]) {
 fn exclude_repeats(ranked: &mut [Ranked]) {
     let mut hashes: HashSet<[u8; 32], RandomState> = HashSet::default();
     let mut texts: HashSet<u64, RandomState> = HashSet::default();
-    let hasher = RandomState::default();
+    let (hasher, mut text) = (RandomState::default(), String::new());
     for candidate in ranked
         .iter_mut()
         .filter(|candidate| candidate.excluded.is_none())
     {
         let new_hash = hashes.insert(candidate.memory.content_hash);
-        let new_text = texts.insert(word_hash(&candidate.memory.content, &hasher));
+        words(&candidate.memory.content, &mut text);
+        let new_text = texts.insert(hasher.hash_one(&text));
         if !(new_hash && new_text) {
             candidate.excluded = Some(Exclusion::Duplicate);
         }
     }
 }
 
-/// A hash of the words in lower case without the punctuation around them: what is left of a text when only its layout may differ.
-fn word_hash(text: &str, hasher: &RandomState) -> u64 {
-    let mut state = hasher.build_hasher();
+/// The words in lower case without the punctuation around them: what is left of a text when only its layout may differ.
+fn words(text: &str, into: &mut String) {
+    into.clear();
     for word in text.split_whitespace() {
         let word = word.trim_matches(|c: char| {
             c.is_ascii_punctuation() && !matches!(c, '-' | '+' | '$' | '#' | '%' | '@')
         });
         if !word.is_empty() {
-            word.chars()
-                .flat_map(char::to_lowercase)
-                .for_each(|c| state.write_u32(c.into()));
-            state.write_u32(u32::from(' '));
+            into.push_str(word);
+            into.push(' ');
         }
     }
-    state.finish()
+    if into.is_ascii() {
+        into.make_ascii_lowercase();
+    } else {
+        *into = into.chars().flat_map(char::to_lowercase).collect();
+    }
 }
 
 /// The relevance gate: whether anything that was found answers the query, and how much weaker than the best an item may be.

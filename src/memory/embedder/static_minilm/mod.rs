@@ -7,6 +7,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use pulp::{Arch, Simd, WithSimd};
+use smallvec::SmallVec;
 
 use super::wordpiece::WordPiece;
 use super::{EmbedError, Embedder};
@@ -45,9 +47,31 @@ impl StaticMiniLm {
     }
 
     fn vector(&self, text: &str, max_words: usize) -> Vec<f32> {
+        let mut ids = SmallVec::<[u32; 128]>::new();
+        self.tokenizer.ids(text, max_words, |id| ids.push(id));
+        Arch::new().dispatch(Sum { ids: &ids })
+    }
+}
+
+/// The sum over pieces, brought to unit length; a type, so that the compiler puts it inside the wide-instruction function.
+struct Sum<'a> {
+    ids: &'a [u32],
+}
+
+impl WithSimd for Sum<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Vec<f32> {
         let mut sum = [0f32; DIMENSIONS];
-        self.tokenizer
-            .ids(text, max_words, |id| add_row(&mut sum, id));
+        for &id in self.ids {
+            let Some((scale, row)) = row(id) else {
+                continue;
+            };
+            for (sum, &byte) in sum.iter_mut().zip(row) {
+                *sum += scale * f32::from(byte.cast_signed());
+            }
+        }
         let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if norm > 0.0 {
             sum.iter_mut().for_each(|x| *x /= norm);
@@ -56,23 +80,13 @@ impl StaticMiniLm {
     }
 }
 
-/// Adds scale x row of one piece. Ids come from the vocabulary, so they are inside the table; anything else adds nothing.
-fn add_row(sum: &mut [f32; DIMENSIONS], id: u32) {
-    let row = id as usize;
-    let Some((scale, _)) = TABLE
-        .get(row * SCALE_BYTES..)
-        .and_then(|rest| rest.split_first_chunk::<SCALE_BYTES>())
-    else {
-        return;
-    };
-    let start = ROWS * SCALE_BYTES + row * DIMENSIONS;
-    let Some(row) = TABLE.get(start..start + DIMENSIONS) else {
-        return;
-    };
-    let scale = f32::from_le_bytes(*scale);
-    for (sum, &byte) in sum.iter_mut().zip(row) {
-        *sum += scale * f32::from(byte.cast_signed());
-    }
+/// The scale and the bytes of one piece. Ids come from the vocabulary, so they are inside the table; anything else adds nothing.
+#[inline(always)]
+fn row(id: u32) -> Option<(f32, &'static [u8; DIMENSIONS])> {
+    let (scales, rows) = TABLE.split_at_checked(ROWS * SCALE_BYTES)?;
+    let scale = scales.as_chunks::<SCALE_BYTES>().0.get(id as usize)?;
+    let row = rows.as_chunks::<DIMENSIONS>().0.get(id as usize)?;
+    Some((f32::from_le_bytes(*scale), row))
 }
 
 impl Default for StaticMiniLm {
