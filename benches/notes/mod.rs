@@ -26,7 +26,12 @@ const WORDS: [&str; 16] = [
 ];
 
 /// The note of number `i`, without token counts.
-pub fn note(key: &PartitionKey, i: usize, embedder: &StaticMiniLm, now: Timestamp) -> Memory {
+pub(crate) fn note(
+    key: &PartitionKey,
+    i: usize,
+    embedder: &StaticMiniLm,
+    now: Timestamp,
+) -> Memory {
     let word = |at: usize| WORDS.get(at % WORDS.len()).copied().unwrap_or_default();
     let content = format!(
         "Note {i:05}: the {} of {} {i} is kept at shelf {} near the {}.",
@@ -77,6 +82,6 @@ fn content_hash(i: usize) -> [u8; 32] {
 }
 
 /// A question that the note of number `i` answers.
-pub fn question(i: usize) -> String {
+pub(crate) fn question(i: usize) -> String {
     format!("Where is note {i:05} kept, and near which window?")
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use foldhash::fast::RandomState;
@@ -55,6 +56,8 @@ pub(super) struct HotMembers {
     chosen_at: Option<Timestamp>,
     /// Counts changes, so that a choice made outside the lock notices that it is outdated.
     changes: u64,
+    /// A choice is being made in the background.
+    choosing: bool,
 }
 
 impl HotMembers {
@@ -113,6 +116,13 @@ impl HotMembers {
         self.members.clear();
     }
 
+    /// Whether a choice in the background is needed, and noted as begun.
+    fn begin_choosing(&mut self, now: Timestamp) -> bool {
+        let begin = !self.choosing && !self.is_fresh(now);
+        self.choosing |= begin;
+        begin
+    }
+
     fn is_fresh(&self, now: Timestamp) -> bool {
         self.chosen_at
             .is_some_and(|at| (now.as_second() - at.as_second()).abs() < REFRESH_SECONDS)
@@ -152,6 +162,28 @@ impl HotSet {
     #[must_use]
     pub fn new(index: Arc<Index>) -> Self {
         Self { index }
+    }
+
+    /// Has the members of large partitions chosen in the background where they are unknown or old: that walks every row, and no request
+    /// waits for it. The former members, at first none, serve meanwhile.
+    fn freshen(&self, partitions: &[Arc<Partition>], now: Timestamp) {
+        let large = |p: &&Arc<Partition>| p.len() > self.index.inline_rows();
+        for partition in partitions.iter().filter(large) {
+            if !partition.write(|columns| columns.hot.begin_choosing(now)) {
+                continue;
+            }
+            let partition = Arc::clone(partition);
+            self.index.tasks().spawn(async move {
+                let work = tokio::task::spawn_blocking(move || {
+                    let chosen = refresh(&partition, now, Instant::now() + CHOICE_TIME);
+                    partition.write(|columns| columns.hot.choosing = false);
+                    chosen
+                });
+                if !matches!(work.await, Ok(Ok(()))) {
+                    tracing::warn!("the hot set of a large partition could not be chosen");
+                }
+            });
+        }
     }
 
     /// The `limit` members that stand highest, without a query.
@@ -199,11 +231,37 @@ impl HotBranch for HotSet {
     ) -> Result<Vec<Hit>, BranchError> {
         let partitions = self.index.partitions(scope, deadline).await?;
         let now = self.index.now();
-        let mut hits = hot_members(&partitions, query, now, limit, deadline)?;
+        self.freshen(&partitions, now);
+        let inline = self.index.inline_rows();
+        let mut hits = hot_members(
+            &partitions,
+            query,
+            now,
+            limit,
+            Inline {
+                rows: inline,
+                deadline,
+            },
+        )?;
         hits.retain(|hit| hit.memory.partition.visible_to(scope));
         Ok(hits)
     }
 }
+
+/// What may be done for a request on its own thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inline {
+    /// Rows of a partition whose members are chosen then and there.
+    pub(super) rows: usize,
+    /// Until when.
+    pub(super) deadline: Instant,
+}
+
+/// Time for choosing the members of a large partition in the background.
+const CHOICE_TIME: Duration = Duration::from_secs(60);
+
+/// After this many restarts a choice is installed although rows have changed meanwhile: with writes all the time it would never be.
+const RESTARTS: usize = 3;
 
 /// At most `limit` members that the query touches, best first.
 pub(super) fn hot_members(
@@ -211,13 +269,15 @@ pub(super) fn hot_members(
     query: &Query,
     now: Timestamp,
     limit: usize,
-    deadline: Instant,
+    inline: Inline,
 ) -> Result<Vec<Hit>, SearchError> {
     let weights = TermWeights::new(query, partitions);
     let asked = Asked::new(&weights);
     let mut scored: Vec<(f32, Hit)> = Vec::new();
     for partition in partitions {
-        refresh(partition, now, deadline)?;
+        if partition.len() <= inline.rows {
+            refresh(partition, now, inline.deadline)?;
+        }
         partition.read(|columns| {
             let vector = query
                 .vector_for(partition.model())
@@ -316,7 +376,7 @@ fn score(
 
 /// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.
 fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(), SearchError> {
-    loop {
+    for restart in 0.. {
         let (fresh, generation, rows, changes, size) = partition.read(|c| {
             (
                 c.hot.is_fresh(now),
@@ -362,14 +422,17 @@ fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(
             })
             .collect();
         let installed = partition.write(|columns| {
-            let unchanged = columns.hot.changes == changes;
-            if unchanged {
+            // A row that is gone is passed over when it is read; a moved one would be another memory.
+            let usable = columns.hot.changes == changes
+                || restart >= RESTARTS && columns.generation == generation;
+            if usable {
                 columns.hot.install(members, now);
             }
-            unchanged
+            usable
         });
         if installed {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }

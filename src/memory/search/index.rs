@@ -155,6 +155,14 @@ impl Index {
         self.slots.remove(partition);
     }
 
+    pub(super) fn inline_rows(&self) -> usize {
+        self.settings.inline_search_rows
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
     /// Whether a partition is loaded or being loaded.
     #[must_use]
     pub fn holds(&self, partition: &PartitionKey) -> bool {

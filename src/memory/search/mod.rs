@@ -29,6 +29,7 @@ mod hot;
 mod index;
 pub mod standing;
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -54,20 +55,32 @@ pub const QUERY_TAIL_WORDS: usize = 16;
 /// Numbers and identifiers are meant exactly: one that matches says more than a word as rare.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
 
+/// Bytes of a message that recall looks at: this many from its start and [`QUERY_TAIL_BYTES`] from its end. Words alone are no bound:
+/// scripts without spaces and pasted data have none.
+pub const QUERY_HEAD_BYTES: usize = 768;
+/// See [`QUERY_HEAD_BYTES`].
+pub const QUERY_TAIL_BYTES: usize = 256;
+
 /// The part of a user's message that recall asks about: all of a short one, the first and the last words of a long one. What is embedded
-/// and what is searched for is this same text.
+/// and what is searched for is this same text, so its size bounds the work of both.
 #[must_use]
-pub fn query_text(message: &str) -> std::borrow::Cow<'_, str> {
+pub fn query_text(message: &str) -> Cow<'_, str> {
+    let long = message.len() > QUERY_HEAD_BYTES + QUERY_TAIL_BYTES;
     let most = QUERY_HEAD_WORDS + QUERY_TAIL_WORDS;
-    if message.split_whitespace().nth(most).is_none() {
+    if !long && message.split_whitespace().nth(most).is_none() {
         return message.into();
     }
-    let head: Vec<&str> = message.split_whitespace().take(QUERY_HEAD_WORDS).collect();
-    let mut tail: Vec<&str> = message
-        .split_whitespace()
-        .rev()
-        .take(QUERY_TAIL_WORDS)
-        .collect();
+    let (head, tail) = if long {
+        let end = message.floor_char_boundary(QUERY_HEAD_BYTES);
+        let start = message.ceil_char_boundary(message.len() - QUERY_TAIL_BYTES);
+        (message.get(..end), message.get(start..))
+    } else {
+        (Some(message), Some(message))
+    };
+    let head = head.unwrap_or_default().split_whitespace();
+    let head: Vec<&str> = head.take(QUERY_HEAD_WORDS).collect();
+    let tail = tail.unwrap_or_default().split_whitespace();
+    let mut tail: Vec<&str> = tail.rev().take(QUERY_TAIL_WORDS).collect();
     tail.reverse();
     format!("{} {}", head.join(" "), tail.join(" ")).into()
 }

@@ -12,7 +12,7 @@ use proptest::prelude::prop;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::hot::hot_members;
+use super::hot::{Inline, hot_members};
 use super::pass::{K1, Pass, TermWeights};
 use super::{
     ColdBranch, Hit, HotBranch, HotSet, Index, IndexSettings, Partition, Query, SearchError,
@@ -39,6 +39,14 @@ impl Clock for Noon {
 
 fn now() -> Timestamp {
     "2026-01-15T12:00:00Z".parse().unwrap()
+}
+
+/// Members are chosen at once, whatever the partition's size.
+fn inline(deadline: Instant) -> Inline {
+    Inline {
+        rows: usize::MAX,
+        deadline,
+    }
 }
 
 fn far() -> Instant {
@@ -355,7 +363,13 @@ fn a_deadline_in_the_past_stops_the_search() {
     let result = search_partitions(&partitions, &words("tea"), now(), 5, Instant::now());
     assert!(matches!(result, Err(SearchError::Deadline)));
     assert!(matches!(
-        hot_members(&partitions, &words("tea"), now(), 50, Instant::now()),
+        hot_members(
+            &partitions,
+            &words("tea"),
+            now(),
+            50,
+            inline(Instant::now())
+        ),
         Err(SearchError::Deadline)
     ));
 }
@@ -388,7 +402,14 @@ fn pinned_and_high_standing_memories_are_hot_but_not_relevant_by_themselves() {
     let fresh = memory(&key, "fresh tea delivery");
     let partition = partition(&key, stale.chain([pinned.clone(), fresh]));
     let hot = |query: &str| {
-        hot_members(&[Arc::clone(&partition)], &words(query), now(), 50, far()).unwrap()
+        hot_members(
+            &[Arc::clone(&partition)],
+            &words(query),
+            now(),
+            50,
+            inline(far()),
+        )
+        .unwrap()
     };
     assert_eq!(
         contents(&hot("penicillin allergies"))[0],
@@ -424,7 +445,7 @@ fn a_use_or_a_vote_moves_a_memory_in_and_out_of_the_hot_set() {
             &words(query),
             now(),
             limit,
-            far(),
+            inline(far()),
         );
         hits.unwrap()
     };
@@ -764,4 +785,23 @@ async fn the_built_in_embedder_finds_a_paraphrase() {
         hits[0].memory.content.as_ref(),
         "The dog came from an animal shelter."
     );
+}
+
+#[test]
+fn a_query_is_bounded_whatever_the_script_and_keeps_both_ends() {
+    let most = super::QUERY_HEAD_BYTES + super::QUERY_TAIL_BYTES + 1;
+    let cjk: String = ('\u{4e00}'..'\u{9fff}').cycle().take(400_000).collect();
+    let pasted = "x".repeat(3 << 20);
+    for message in [cjk, pasted, "\u{1f989}".repeat(100_000)] {
+        let text = super::query_text(&message);
+        assert!(text.len() <= most, "{}", text.len());
+    }
+    let long = format!("first {} last", "word ".repeat(10_000));
+    let text = super::query_text(&long);
+    assert!(
+        text.starts_with("first ") && text.ends_with(" last"),
+        "{text}"
+    );
+    assert_eq!(text.split(' ').count(), 64);
+    assert_eq!(super::query_text("Which tea?"), "Which tea?");
 }
