@@ -10,7 +10,7 @@ pub enum OnFailure {
 }
 
 macro_rules! stages {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $mode:ident, $says:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $mode:ident;)*) => {
         /// A stage of the request path.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Stage {
@@ -32,37 +32,31 @@ macro_rules! stages {
             pub const fn on_failure(self) -> OnFailure {
                 match self { $(Self::$name => OnFailure::$mode,)* }
             }
-
-            /// One line for the documents.
-            #[must_use]
-            pub const fn says(self) -> &'static str {
-                match self { $(Self::$name => $says,)* }
-            }
         }
     };
 }
 
 stages! {
     /// Declared length against the limit.
-    BodyLimit = "body_limit", Closed, "refuses a declared length over the limit, and encoded bodies";
+    BodyLimit = "body_limit", Closed;
     /// The credential.
-    BearerToken = "bearer_token", Closed, "verifies the credential";
+    BearerToken = "bearer_token", Closed;
     /// Agent and user.
-    AgentBinding = "agent_binding", Closed, "binds the request to an agent and, if there is one, a user";
+    AgentBinding = "agent_binding", Closed;
     /// One immutable policy snapshot for the whole request.
-    PolicySnapshot = "policy_snapshot", Closed, "takes the policy that holds for this request";
+    PolicySnapshot = "policy_snapshot", Closed;
     /// Requests per minute.
-    RequestRate = "request_rate", Closed, "counts the request at token, agent, organisation and global level";
+    RequestRate = "request_rate", Closed;
     /// The body.
-    Validate = "validate", Closed, "reads and parses the body, checks limits, tool pairs and the model rule";
+    Validate = "validate", Closed;
     /// Tokens per minute and open streams.
-    TokenRate = "token_rate", Closed, "counts the tokens asked for and takes a stream slot";
+    TokenRate = "token_rate", Closed;
     /// Directive and session.
-    Resolve = "resolve", Open, "looks up the directive's version and the session";
+    Resolve = "resolve", Open;
     /// Memories.
-    Context = "context", Open, "assembles context under the deadline";
+    Context = "context", Open;
     /// The provider call.
-    Handoff = "handoff", Closed, "sends the rewritten request to the provider";
+    Handoff = "handoff", Closed;
     /// The answer.
-    Relay = "relay", Closed, "passes the answer on as it comes";
+    Relay = "relay", Closed;
 }

@@ -1,5 +1,6 @@
 //! Writing memories over the API.
 
+mod order;
 mod api;
 mod duplicates;
 mod other_process;

@@ -1,6 +1,6 @@
 //! The documented order is the order of a real request.
 
-use ibex::request::Stage;
+use ibex::request::{OnFailure, Stage};
 
 use super::{CHAT, chat};
 use crate::support::{TestApp, Upstream};
@@ -49,4 +49,21 @@ fn the_architecture_lists_the_stages_in_their_order() {
 #[test]
 fn the_readme_lists_the_stages_in_their_order() {
     assert_eq!(documented("README.md"), in_code());
+}
+
+/// The last column of the architecture's table says what a stage that cannot do its work does to the request.
+#[test]
+fn the_architecture_says_which_stages_fail_open() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(path).expect("the document");
+    for stage in Stage::ALL {
+        let name = format!("| `{}` |", stage.name());
+        let row = text.lines().find(|line| line.contains(&name));
+        let said = row.and_then(|row| row.trim_end_matches(" |").rsplit("| ").next());
+        let meant = match stage.on_failure() {
+            OnFailure::Closed => "closed",
+            OnFailure::Open => "open",
+        };
+        assert_eq!(said, Some(meant), "{}", stage.name());
+    }
 }

@@ -1,85 +1,29 @@
 //! `/v1/memories`: create, batch, get, list, search, hot, forget.
 
+mod view;
+
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::auth::{Permissions, Principal};
 use crate::error::{ApiError, Code, ErrorBody, FieldError};
-use crate::ids::{MemoryId, UserId};
-use crate::memory::search::standing;
+use crate::ids::MemoryId;
 use crate::memory::write::{WriteError, objects, write};
-use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
-use crate::request::context::plan::Components;
+use crate::memory::{Category, Memory, PartitionKey, Status};
 use crate::request::context::recall;
 use crate::store::ListFilter;
 use crate::telemetry::Trail;
 
 use super::chat::{apart, conclude};
+use view::{Found, MemoryView, Page, Results};
+
 use super::json::{Asked, absent, ask, invalid, query, store_failed};
-
-/// A memory as clients see it.
-#[derive(Serialize)]
-struct MemoryView<'a> {
-    id: MemoryId,
-    status: Status,
-    category: Category,
-    labels: &'a [Label],
-    content: &'a str,
-    confidence: f32,
-    user_id: Option<&'a UserId>,
-    valid_from: Timestamp,
-    valid_until: Option<Timestamp>,
-    observed_at: Option<Timestamp>,
-    source: &'a Source,
-    metadata: Option<&'a RawValue>,
-    pinned: bool,
-    retrieval_count: u32,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-}
-
-impl<'a> MemoryView<'a> {
-    fn of(memory: &'a Memory) -> Self {
-        Self {
-            id: memory.id,
-            status: memory.status,
-            category: memory.category(),
-            labels: &memory.labels,
-            content: &memory.content,
-            confidence: memory.confidence,
-            user_id: memory.partition.user.as_ref(),
-            valid_from: memory.valid_from,
-            valid_until: memory.valid_until,
-            observed_at: memory.observed_at,
-            source: &memory.source,
-            metadata: memory.metadata.as_deref(),
-            pinned: memory.pinned,
-            retrieval_count: memory.retrieval_count,
-            created_at: memory.created_at,
-            updated_at: memory.updated_at,
-        }
-    }
-}
-
-/// An answer with results in order.
-#[derive(Serialize)]
-struct Results<T> {
-    results: Vec<T>,
-}
-
-/// A page of a list.
-#[derive(Serialize)]
-struct Page<'a> {
-    memories: Vec<MemoryView<'a>>,
-    has_more: bool,
-}
 
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {
@@ -272,38 +216,6 @@ struct SearchBody {
     limit: Option<usize>,
     #[serde(default)]
     labels: Vec<Category>,
-}
-
-/// One result: the memory, why it stands where it stands.
-#[derive(Serialize)]
-struct Found<'a> {
-    rank: usize,
-    /// Cosine of query and content; the hot set has no query.
-    similarity: Option<f32>,
-    score: f32,
-    components: Components,
-    #[serde(flatten)]
-    memory: MemoryView<'a>,
-}
-
-impl<'a> Found<'a> {
-    /// A member of the hot set, which stands as if it answered any query in full.
-    fn hot(rank: usize, memory: &'a Memory, now: Timestamp) -> Self {
-        let components = Components {
-            relevance: 1.0,
-            recency: standing::recency(memory, now),
-            usefulness: standing::usefulness(memory),
-            confidence: memory.confidence,
-            frequency: standing::frequency(memory),
-        };
-        Self {
-            rank,
-            similarity: None,
-            score: standing::standing(memory, now),
-            components,
-            memory: MemoryView::of(memory),
-        }
-    }
 }
 
 /// Results of a search without a limit of its own, and the most.

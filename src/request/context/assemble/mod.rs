@@ -1,6 +1,9 @@
 //! Assemble: from found memories to the text that is injected and the plan that tells why. Pure: no clock, no randomness, no store.
 //! The same inputs give the same bytes.
 
+mod account;
+mod choose;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +20,17 @@ use crate::seams::EntropyError;
 use crate::store::{DirectiveMode, DirectiveVersion};
 use crate::tokens::{Count, Family, MixedFamilies};
 
-use super::budget::{Budget, BudgetInput};
-use super::format::{
-    Block, FormatInput, HistoryLine, Nonce, NonceError, estimate_overhead, format, wrapper_tokens,
-};
+use super::Subject;
+use super::budget::Budget;
+use super::format::{Block, FormatInput, HistoryLine, Nonce, NonceError, format};
 use super::inject::{Directive, Injection};
 use super::measure::{Measured, estimated};
-use super::pack::{Item, Packed, pack};
-use super::plan::{
-    ContextPlan, ContextStatus, Decision, Exclusion, Level, PackReport, Placement, PlannedMemory,
-    TokenAccount,
-};
+use super::plan::{ContextPlan, ContextStatus, Decision, Level, TokenAccount};
 use super::rank::{RankSettings, Ranked, rank};
 use super::retrieve::Found;
-use super::{Subject, missing};
+
+use account::{account, outcome, record};
+use choose::choose;
 
 /// Why there is no assembly.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -256,91 +256,6 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
     })
 }
 
-/// The packed memories and the figures behind them.
-struct Chosen<'r> {
-    memories: Vec<&'r Ranked>,
-    budget: Budget,
-    report: PackReport,
-}
-
-/// Plans the budget and packs.
-///
-/// In a roomy window the capacity is `recall_tokens` of memory text, and the wrappers of everything that could be packed are set aside
-/// before. In a tight one that reserve would leave nothing, so each candidate carries its own wrapper instead.
-fn choose<'r>(inputs: &Inputs<'_>, ranked: &'r [Ranked]) -> Result<Chosen<'r>, AssembleError> {
-    let family = inputs.profile.family;
-    let open: Vec<&Ranked> = ranked.iter().filter(|r| r.excluded.is_none()).collect();
-    let cap = inputs.settings.recall_tokens;
-    let most = most_that_fit(open.iter().map(|r| r.memory.tokens.of(family)), cap);
-    let roomy = plan_budget(inputs, most)?;
-    let (budget, wrapper) = if roomy.usable >= cap {
-        (roomy, 0)
-    } else {
-        (
-            plan_budget(inputs, usize::from(most > 0))?,
-            wrapper_tokens(family, inputs.settings.formatter_nonce_bytes),
-        )
-    };
-    let capacity = budget.usable.min(cap);
-    let items: Vec<Item> = open
-        .iter()
-        .map(|r| Item {
-            value: r.value,
-            tokens: r.memory.tokens.of(family).saturating_add(wrapper),
-        })
-        .collect();
-    let packed: Packed = pack(&items, capacity, inputs.settings.packer_dp_cell_ceiling);
-    let memories = packed
-        .chosen
-        .iter()
-        .filter_map(|i| open.get(*i).copied())
-        .collect();
-    Ok(Chosen {
-        memories,
-        budget,
-        report: packed.report(capacity),
-    })
-}
-
-/// How many candidates could be packed at most: the smallest ones first.
-fn most_that_fit(tokens: impl Iterator<Item = u32>, cap: u32) -> usize {
-    let mut sizes: Vec<u32> = tokens.collect();
-    sizes.sort_unstable();
-    let mut sum = 0_u32;
-    sizes
-        .iter()
-        .take_while(|t| {
-            sum = sum.saturating_add(**t);
-            sum <= cap
-        })
-        .count()
-}
-
-fn plan_budget(inputs: &Inputs<'_>, memories: usize) -> Result<Budget, MixedFamilies> {
-    let Inputs {
-        profile,
-        settings,
-        measured,
-        ..
-    } = inputs;
-    Budget::plan(BudgetInput {
-        window: profile.context_window,
-        max_output: profile.max_output,
-        family: profile.family,
-        requested_max: inputs.requested_max,
-        directive: inputs.directive_tokens,
-        messages: measured.messages,
-        tool_schemas: measured.tools,
-        formatter_overhead: estimate_overhead(
-            profile.family,
-            settings.formatter_nonce_bytes,
-            memories,
-        ),
-        reserve_min: settings.reserve_min,
-        reserve_max: settings.reserve_max,
-    })
-}
-
 /// Serialises. Without memories there is nothing to fence off, so the directive stands alone.
 fn write(inputs: &Inputs<'_>, chosen: &[&Ranked]) -> Injection {
     let directive = inputs.found.directive.as_ref().map(|d| Directive {
@@ -399,109 +314,5 @@ fn write(inputs: &Inputs<'_>, chosen: &[&Ranked]) -> Injection {
         assembled: form(text),
         memory_block: if apart { form(None) } else { String::new() },
         directive,
-    }
-}
-
-fn account(inputs: &Inputs<'_>, chosen: &Chosen<'_>) -> TokenAccount {
-    let family = inputs.profile.family;
-    let memories = chosen
-        .memories
-        .iter()
-        .map(|r| r.memory.tokens.of(family))
-        .fold(0, u32::saturating_add);
-    let formatter = if chosen.memories.is_empty() {
-        0
-    } else {
-        estimate_overhead(
-            family,
-            inputs.settings.formatter_nonce_bytes,
-            chosen.memories.len(),
-        )
-        .tokens
-    };
-    let directive = inputs.directive_tokens.tokens;
-    TokenAccount {
-        injected: directive.saturating_add(memories).saturating_add(formatter),
-        directive,
-        memories,
-        formatter,
-    }
-}
-
-/// Every candidate's fate, in rank order.
-fn record(ranked: &[Ranked], chosen: &[&Ranked], profile: ModelProfile) -> Vec<PlannedMemory> {
-    let mut packed = chosen.iter().map(|r| r.memory.id).peekable();
-    ranked
-        .iter()
-        .map(|r| {
-            // Both lists are in rank order.
-            let taken = packed.next_if_eq(&r.memory.id).is_some();
-            PlannedMemory {
-                id: r.memory.id,
-                region: Placement::Recall,
-                decision: if taken {
-                    Decision::Packed
-                } else {
-                    Decision::Excluded
-                },
-                reason: if taken {
-                    None
-                } else {
-                    Some(r.excluded.unwrap_or(Exclusion::Budget))
-                },
-                score: r.score,
-                components: r.components,
-                tokens: r.memory.tokens.of(profile.family),
-            }
-        })
-        .collect()
-}
-
-/// Status, level and reason by the table of outcomes (design, section 2).
-fn outcome(
-    found: &Found,
-    nothing_chosen: bool,
-    ranked: &[Ranked],
-) -> (ContextStatus, Level, Option<String>) {
-    let without = alone(found.directive.is_some());
-    if let Some(reason) = found.given_up {
-        return (without, Level::L3, Some(reason.to_owned()));
-    }
-    let gone: Vec<String> = ["directive", "hot", "cold"]
-        .into_iter()
-        .filter_map(|name| {
-            found
-                .branches
-                .get(name)
-                .filter(|b| missing(b.outcome))
-                .map(|b| format!("{name}={}", b.outcome.as_str()))
-        })
-        .collect();
-    let memory_gone = ["hot", "cold"]
-        .into_iter()
-        .filter(|name| found.branches.get(name).is_some_and(|b| missing(b.outcome)))
-        .count();
-    let reason = if gone.is_empty() {
-        nothing_chosen.then(|| nothing(found, ranked).to_owned())
-    } else {
-        Some(gone.join(","))
-    };
-    match (memory_gone, gone.len()) {
-        (2, _) => (without, Level::L2, reason),
-        (0, 0) => (ContextStatus::Full, Level::L0, reason),
-        _ => (ContextStatus::Partial, Level::L1, reason),
-    }
-}
-
-/// Why a whole assembly injected nothing.
-fn nothing(found: &Found, ranked: &[Ranked]) -> &'static str {
-    if !found.asked {
-        "no_question"
-    } else if ranked.is_empty() && !found.stored {
-        "none_stored"
-    } else if ranked.iter().any(|r| r.excluded.is_none()) {
-        "no_room"
-    } else {
-        "none_relevant"
     }
 }
