@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::auth::{Permissions, Principal};
 use crate::error::{ApiError, Code};
+use crate::limits::BytesHeld;
 use crate::request::agent_binding::BoundPrincipal;
 use crate::request::{Gated, gates, read};
 use crate::store::StoreError;
@@ -21,6 +22,8 @@ pub(super) struct Asked {
     bound: BoundPrincipal,
     pub(super) body: Bytes,
     counted: crate::request::rate_limit::CountedRequest,
+    /// The body's share of the aggregate cap, for as long as the body is worked on.
+    held: BytesHeld,
 }
 
 impl Asked {
@@ -77,10 +80,12 @@ pub(super) async fn ask(
     } = gates(app, head, body, needed, trail).await?;
     trail.enter(crate::request::Stage::Validate);
     let whole = read::whole(app, bound.principal(), declared).await?;
+    let (body, held) = whole.into_parts();
     Ok(Asked {
         bound,
-        body: whole.bytes,
+        body,
         counted,
+        held,
     })
 }
 
