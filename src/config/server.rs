@@ -22,6 +22,8 @@ pub struct ServerConfig {
     pub header_read_timeout_ms: u64,
     /// Time for a client to send its body, in milliseconds.
     pub body_read_timeout_ms: u64,
+    /// Time for a client to take more of its answer once its connection is full, in milliseconds; then the connection is ended.
+    pub write_timeout_ms: u64,
     /// Time for open requests to finish after SIGTERM, in milliseconds.
     pub drain_timeout_ms: u64,
 }
@@ -36,6 +38,7 @@ impl Default for ServerConfig {
             org_share: 0.5,
             header_read_timeout_ms: 10_000,
             body_read_timeout_ms: 60_000,
+            write_timeout_ms: 120_000,
             drain_timeout_ms: 30_000,
         }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use smallvec::SmallVec;
 
 use crate::app::App;
 use crate::auth::Principal;
@@ -128,7 +127,7 @@ pub async fn whole(
     held.grow(expected.unwrap_or(0))
         .map_err(|_| ReadError::OverCap)?;
     let mut body = declared.into_body();
-    let mut frames: SmallVec<[Bytes; 4]> = SmallVec::new();
+    let mut gathered = Gathered::new(expected);
     let mut length = 0_usize;
     let reading = async {
         while let Some(frame) = body.frame().await {
@@ -143,7 +142,7 @@ pub async fn whole(
                 held.grow(length - held.bytes())
                     .map_err(|_| ReadError::OverCap)?;
             }
-            frames.push(data);
+            gathered.push(data);
         }
         Ok(())
     };
@@ -152,21 +151,50 @@ pub async fn whole(
         .await
         .map_err(|_| ReadError::TooSlow)??;
     Ok(WholeBody {
-        bytes: join(frames, length),
+        bytes: gathered.into_bytes(),
         held,
     })
 }
 
-/// One frame is used as it is; several are copied together once.
-fn join(mut frames: SmallVec<[Bytes; 4]>, length: usize) -> Bytes {
-    if frames.len() <= 1 {
-        return frames.pop().unwrap_or_default();
+/// A body as it arrives. One frame is used as it is; from the second on all are copied into one buffer, because what it costs to keep a
+/// frame does not depend on its size, and the client chooses how many there are.
+#[derive(Debug)]
+struct Gathered {
+    expected: usize,
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Gathered {
+    fn new(expected: Option<usize>) -> Self {
+        Self {
+            expected: expected.unwrap_or(0),
+            first: Bytes::new(),
+            joined: BytesMut::new(),
+        }
     }
-    let mut all = BytesMut::with_capacity(length);
-    for frame in frames {
-        all.extend_from_slice(&frame);
+
+    fn push(&mut self, frame: Bytes) {
+        if self.first.is_empty() && self.joined.is_empty() {
+            self.first = frame;
+            return;
+        }
+        if self.joined.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            self.joined
+                .reserve(self.expected.max(first.len() + frame.len()));
+            self.joined.extend_from_slice(&first);
+        }
+        self.joined.extend_from_slice(&frame);
     }
-    all.freeze()
+
+    fn into_bytes(self) -> Bytes {
+        if self.joined.is_empty() {
+            self.first
+        } else {
+            self.joined.freeze()
+        }
+    }
 }
 
 /// Reads and validates a chat request.
@@ -222,4 +250,30 @@ pub async fn other(
         route,
         held: body.held,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::Gathered;
+
+    #[test]
+    fn one_frame_is_not_copied_and_many_are_joined_in_order() {
+        let only = Bytes::from(vec![7; 100]);
+        let mut gathered = Gathered::new(None);
+        gathered.push(Bytes::new());
+        gathered.push(only.clone());
+        assert_eq!(gathered.into_bytes().as_ptr(), only.as_ptr());
+        for expected in [None, Some(3_000)] {
+            let mut gathered = Gathered::new(expected);
+            let bytes: Vec<u8> = (0..=255).cycle().take(3_000).collect();
+            for frame in bytes.chunks(7) {
+                gathered.push(Bytes::copy_from_slice(frame));
+            }
+            assert!(gathered.joined.capacity() <= 6_000);
+            assert_eq!(gathered.into_bytes(), bytes);
+        }
+        assert_eq!(Gathered::new(Some(9)).into_bytes(), Bytes::new());
+    }
 }

@@ -1,4 +1,4 @@
-//! The listener: accepts connections, limits how long a request head may take, and drains on shutdown.
+//! The listener: accepts connections, limits how long a request head and a waiting write may take, and drains on shutdown.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 
 use super::service::Service;
+use super::write_timeout::WriteTimeout;
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +77,7 @@ impl Listening {
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(Duration::from_secs(60));
+        let write_time = Duration::from_millis(self.app.config.server.write_timeout_ms);
         let open = GracefulShutdown::new();
         loop {
             let stream = tokio::select! {
@@ -84,8 +86,9 @@ impl Listening {
             };
             match stream {
                 Ok((stream, _)) => {
+                    let stream = TokioIo::new(WriteTimeout::new(prepared(stream), write_time));
                     let connection = server
-                        .serve_connection_with_upgrades(prepared(stream), service.clone())
+                        .serve_connection_with_upgrades(stream, service.clone())
                         .into_owned();
                     let watched = open.watch(connection);
                     self.app.tasks.spawn(async move {
@@ -109,10 +112,10 @@ impl Listening {
     }
 }
 
-fn prepared(stream: TcpStream) -> TokioIo<TcpStream> {
+fn prepared(stream: TcpStream) -> TcpStream {
     // Small events must not wait for more: without this a token can sit for 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("set_nodelay: {error}");
     }
-    TokioIo::new(stream)
+    stream
 }

@@ -2,6 +2,7 @@
 
 mod layers;
 mod listen;
+mod write_timeout;
 mod service;
 mod routes;
 mod probes;

@@ -45,6 +45,7 @@ pub(super) fn timeouts(config: &Config, faults: &mut Faults) {
             "server.body_read_timeout_ms",
             config.server.body_read_timeout_ms,
         ),
+        ("server.write_timeout_ms", config.server.write_timeout_ms),
         (
             "upstream.connect_timeout_ms",
             config.upstream.connect_timeout_ms,

@@ -10,6 +10,7 @@ mod framing;
 mod provider;
 mod streams;
 mod timeouts;
+mod stalled_client;
 mod leaving;
 mod pressure;
 mod http2;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::raw::{self, Raw};
 use super::{CHAT, chat, released, streamed};
-use crate::support::{Client, Script, TestApp, Upstream, soon};
+use crate::support::{Client, Script, TestApp, Upstream, chunk, soon};
 
 /// 64 MiB, many times what the sockets on the way can hold.
 const LARGE: usize = 64 << 20;
@@ -114,11 +114,15 @@ impl Service {
         }
     }
 
+    /// A field of what `init` answered.
+    fn text(&self, name: &str) -> &str {
+        self.login[name].as_str().expect("init's answer")
+    }
+
     fn client(&self) -> Client {
-        let text = |name: &str| self.login[name].as_str().expect("init's answer").to_owned();
         Client::new(self.address)
-            .header("authorization", &format!("Bearer {}", text("token")))
-            .header("x-ibex-agent-id", &text("agent_id"))
+            .header("authorization", &format!("Bearer {}", self.text("token")))
+            .header("x-ibex-agent-id", self.text("agent_id"))
     }
 
     /// Resident bytes now, and the most there ever were.
@@ -165,4 +169,35 @@ async fn an_endless_event_costs_bounded_memory() {
     let (_, peak) = service.resident();
     let grown = peak.saturating_sub(before) >> 20;
     assert!(grown < 64, "grew by {grown} MiB");
+}
+
+/// A frame costs the same whatever its size, so a body in single bytes must not be kept as it came.
+#[tokio::test]
+async fn a_body_in_single_bytes_costs_about_its_length() {
+    const LENGTH: usize = 2 << 20;
+    let upstream = Upstream::echo_ok().await;
+    let service = Service::start(&upstream.url());
+    let client = service.client();
+    let memory = serde_json::json!({"content": "The ferry to Brindle Island leaves at noon."});
+    assert_eq!(client.post("/v1/memories", &memory).await.status, 201);
+    let body = super::chat_of(LENGTH);
+    assert_eq!(client.post_raw(CHAT, body.clone()).await.status, 200);
+    let (_, before) = service.resident();
+    let mut framed = raw::head_for(
+        service.address,
+        service.text("token"),
+        service.text("agent_id"),
+        CHAT,
+        "transfer-encoding: chunked\r\n",
+    )
+    .into_bytes();
+    framed.extend(body.iter().flat_map(|byte| chunk([*byte])));
+    framed.extend_from_slice(b"0\r\n\r\n");
+    let mut raw = Raw::to(service.address).await;
+    raw.send(framed).await;
+    assert_eq!(raw.answer().await.status, 200);
+    assert!(upstream.last().request.body == body, "the same bytes");
+    let (_, peak) = service.resident();
+    let grown = peak.saturating_sub(before) >> 20;
+    assert!(grown < 32, "grew by {grown} MiB");
 }

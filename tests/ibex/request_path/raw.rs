@@ -1,5 +1,7 @@
 //! A client on a bare socket: it sends half requests, reads half answers, leaves when a test says so, and keeps its connection.
 
+use std::net::SocketAddr;
+
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -33,7 +35,11 @@ impl RawAnswer {
 
 impl Raw {
     pub(super) async fn connect(app: &TestApp) -> Self {
-        let stream = TcpStream::connect(app.address)
+        Self::to(app.address).await
+    }
+
+    pub(super) async fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address)
             .await
             .expect("the service listens");
         stream.set_nodelay(true).expect("a TCP socket");
@@ -167,9 +173,20 @@ impl Raw {
 
 /// The head of a POST; `headers` are whole lines that end in CRLF.
 pub(super) fn head(app: &TestApp, path: &str, headers: &str) -> String {
+    let agent = app.agent.to_string();
+    head_for(app.address, &app.token, &agent, path, headers)
+}
+
+/// The same for a service that is known by its address and login.
+pub(super) fn head_for(
+    address: SocketAddr,
+    token: &str,
+    agent: &str,
+    path: &str,
+    headers: &str,
+) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nx-ibex-agent-id: {}\r\ncontent-type: application/json\r\n{headers}\r\n",
-        app.address, app.token, app.agent
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nx-ibex-agent-id: {agent}\r\ncontent-type: application/json\r\n{headers}\r\n"
     )
 }
 
