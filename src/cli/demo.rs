@@ -126,7 +126,7 @@ pub(super) async fn run(
         provider.local_addr().map_err(|e| failed(&e))?,
     );
     telemetry::init(&config.log).map_err(|e| failed(&e))?;
-    let opened = open(config)?;
+    let opened = open(config).await?;
     let app = opened.app()?;
     let listening = bind(&app).await?;
     let stop = serve::stop_on_signal(&app)?;

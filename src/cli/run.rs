@@ -8,6 +8,7 @@ use crate::app::{App, Seams};
 use crate::auth::pat::{self, NewToken, TokenKey};
 use crate::config::{self, Config, ContextConfig, Variables, process_env};
 use crate::seams::{SystemClock, SystemEntropy};
+use crate::store::IdentityStore;
 use crate::store::keys::ServerKeys;
 use crate::store::sqlite::SqliteStore;
 use crate::telemetry;
@@ -55,11 +56,12 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
                 complain(warning)?;
             }
             telemetry::init(&loaded.config.log).map_err(|e| CliError::Failed(e.to_string()))?;
+            // The file that was found must still be there when it is read again: without it every rule would be gone.
             let source = Source {
-                file,
+                file: loaded.file,
                 env: env.clone(),
             };
-            serve::run(open(loaded.config)?, source).await
+            serve::run(open(loaded.config).await?, source).await
         }
         command @ (Command::Init(_)
         | Command::Org(_)
@@ -87,11 +89,16 @@ pub(super) struct Opened {
 }
 
 /// Opens the configured store.
-pub(super) fn open(config: Config) -> Result<Opened, CliError> {
+pub(super) async fn open(config: Config) -> Result<Opened, CliError> {
     let path = &config.store.path;
     let failed =
         |e: &dyn std::fmt::Display| CliError::Failed(format!("store.path {}: {e}", path.display()));
     let store = SqliteStore::open(path, &config.store).map_err(|e| failed(&e))?;
+    if config.keys.token_digest.is_none() && !ServerKeys::exist(path) && has_tokens(&store).await? {
+        return Err(failed(
+            &"its key file is missing, and a new key would void every token; restore it, or set keys.token_digest",
+        ));
+    }
     let keys =
         ServerKeys::load_or_create(path, &config.keys, &SystemEntropy).map_err(|e| failed(&e))?;
     Ok(Opened {
@@ -99,6 +106,15 @@ pub(super) fn open(config: Config) -> Result<Opened, CliError> {
         keys,
         config,
     })
+}
+
+async fn has_tokens(store: &SqliteStore) -> Result<bool, CliError> {
+    for org in store.orgs().await? {
+        if !store.tokens(org.id).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Opened {
@@ -128,7 +144,7 @@ pub(super) fn patient(context: &mut ContextConfig) {
 }
 
 async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
-    let opened = open(config)?;
+    let opened = open(config).await?;
     let result = at_desk(command, &opened, out).await;
     opened.store.close().await?;
     result

@@ -74,8 +74,11 @@ pub(super) struct FromEnv {
 /// The variables of this process that concern the configuration. The only place that reads the process environment.
 #[must_use]
 pub fn process_env() -> Variables {
-    let ours =
-        |name: &str| name.starts_with("IBEX_") || SHORT.iter().any(|(short, ..)| *short == name);
+    let ours = |name: &str| {
+        name.starts_with("IBEX_")
+            || NOT_SERVED.iter().any(|(other, _)| *other == name)
+            || SHORT.iter().any(|(short, ..)| *short == name)
+    };
     std::env::vars_os()
         .filter_map(|(name, value)| {
             Some((
@@ -87,6 +90,18 @@ pub fn process_env() -> Variables {
         .collect()
 }
 
+/// Variables that ask for an engine this version does not have. Whoever sets one believes that data goes there.
+const NOT_SERVED: [(&str, &str); 2] = [
+    (
+        "POSTGRES_DSN",
+        "PostgreSQL is not supported; everything is kept in store.path",
+    ),
+    (
+        "REDIS_URL",
+        "Redis is not supported; rates and caches are this process's own",
+    ),
+];
+
 /// The variable's value; an empty one counts as unset.
 pub(super) fn set<'a>(env: &'a Variables, name: &str) -> Option<&'a str> {
     env.get(name)
@@ -96,6 +111,13 @@ pub(super) fn set<'a>(env: &'a Variables, name: &str) -> Option<&'a str> {
 
 pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
     let mut found = FromEnv::default();
+    for (name, consequence) in NOT_SERVED {
+        if set(env, name).is_some() {
+            found
+                .warnings
+                .push(format!("{name} is ignored: {consequence}"));
+        }
+    }
     for (name, path, form) in SHORT {
         let Some(text) = set(env, name) else { continue };
         let path: Vec<String> = path.split('.').map(str::to_owned).collect();

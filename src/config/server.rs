@@ -18,7 +18,9 @@ pub struct ServerConfig {
     pub max_bytes_in_flight: usize,
     /// The share of `max_bytes_in_flight` that one organisation may use, above 0 and at most 1.
     pub org_share: f64,
-    /// Time for a client to send its request head, in milliseconds.
+    /// Most connections at once; further ones wait to be accepted.
+    pub max_connections: usize,
+    /// Time for a client to send its request head, in milliseconds; also how long a connection may stay silent between requests.
     pub header_read_timeout_ms: u64,
     /// Time for a client to send its body, in milliseconds.
     pub body_read_timeout_ms: u64,
@@ -36,7 +38,8 @@ impl Default for ServerConfig {
             max_messages: 4_000,
             max_bytes_in_flight: 512 << 20,
             org_share: 0.5,
-            header_read_timeout_ms: 10_000,
+            max_connections: 16_384,
+            header_read_timeout_ms: 30_000,
             body_read_timeout_ms: 60_000,
             write_timeout_ms: 120_000,
             drain_timeout_ms: 30_000,

@@ -12,12 +12,15 @@ pub struct InvalidPattern {
     pattern: String,
 }
 
-/// Compiles a glob in which `*` stops at `/` (contract, section 14).
+/// Compiles a glob in which `*` stops at `/` (contract, section 14). Alone it means every model: a rule that denies `*` must not let
+/// `vendor/model` through.
 ///
 /// # Errors
 /// When it is no glob.
 pub fn compile_glob(pattern: &str) -> Result<GlobMatcher, InvalidPattern> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let glob = GlobBuilder::new(pattern)
+        .literal_separator(pattern != "*")
+        .build();
     glob.map(|g| g.compile_matcher())
         .map_err(|_| InvalidPattern {
             pattern: pattern.to_owned(),
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_priority_number_decides_and_no_match_allows() {
+    fn the_lowest_priority_number_decides() {
         let org = OrgId::new();
         let other = RuleConfig {
             org: Some(org),
@@ -134,8 +137,8 @@ mod tests {
         );
         assert!(!policy.verdict(OrgId::new(), "local-1").allowed);
         assert!(
-            policy.verdict(org, "vendor/model").allowed,
-            "`*` stops at a slash, and no match allows"
+            !policy.verdict(org, "vendor/model").allowed,
+            "`*` alone is every model"
         );
     }
 }

@@ -26,6 +26,14 @@ pub struct WholeBody {
     held: BytesHeld,
 }
 
+impl WholeBody {
+    /// The bytes, and their share of the aggregate cap.
+    #[must_use]
+    pub fn into_parts(self) -> (Bytes, BytesHeld) {
+        (self.bytes, self.held)
+    }
+}
+
 /// A chat request that may be answered.
 #[derive(Debug)]
 pub struct ValidChat {

@@ -2,10 +2,11 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
+use super::json::Segment;
 use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::request::pass_through::{self, Operation};
@@ -108,7 +109,7 @@ pub(super) async fn models(
 pub(super) async fn model(
     State(app): State<App>,
     Extension(meta): Extension<RequestMeta>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let (head, _body) = apart(request);

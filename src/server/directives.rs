@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use crate::telemetry::Trail;
 use crate::tokens::Family;
 
 use super::chat::{apart, conclude};
-use super::json::{absent, ask, store_failed};
+use super::json::{Segment, absent, ask, store_failed};
 
 /// Greatest directive in bytes (contract, section 1.1).
 const MAX_BYTES: usize = 32_768;
@@ -187,7 +187,7 @@ async fn add_version(app: &App, request: Request, trail: &mut Trail) -> Result<R
 
 pub(super) async fn promote(
     State(app): State<App>,
-    Path(version): Path<String>,
+    Segment(version): Segment,
     request: Request,
 ) -> Response {
     let mut trail = Trail::default();

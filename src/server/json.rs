@@ -1,6 +1,9 @@
 //! What the JSON routes share: gates, body, query string, answers.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
+use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -17,13 +20,25 @@ use crate::request::{Gated, gates, read};
 use crate::store::StoreError;
 use crate::telemetry::Trail;
 
+/// A path's parameter; empty when it is no text, so that the gates and not the router have the first word.
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        Ok(Self(path.map(|Path(text)| text).unwrap_or_default()))
+    }
+}
+
 /// A protected request whose body has been read.
 pub(super) struct Asked {
     bound: BoundPrincipal,
     pub(super) body: Bytes,
     counted: crate::request::rate_limit::CountedRequest,
     /// The body's share of the aggregate cap, for as long as the body is worked on.
-    held: BytesHeld,
+    _held: BytesHeld,
 }
 
 impl Asked {
@@ -85,7 +100,7 @@ pub(super) async fn ask(
         bound,
         body,
         counted,
-        held,
+        _held: held,
     })
 }
 

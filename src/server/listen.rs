@@ -1,12 +1,14 @@
 //! The listener: accepts connections, limits how long a request head and a waiting write may take, and drains on shutdown.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -64,51 +66,61 @@ impl Listening {
         self.address
     }
 
-    /// Serves until `stop`, then lets open requests finish for at most the drain time. Returns whether all of them did.
+    /// Serves until `stop`, then lets open requests finish for at most the drain time and cuts what is left. Returns whether nothing was.
     pub async fn serve(self, stop: CancellationToken) -> bool {
+        let config = &self.app.config.server;
         let service = Service::new(self.app.clone());
-        let mut server = Builder::new(TokioExecutor::new());
-        let head_time = Duration::from_millis(self.app.config.server.header_read_timeout_ms);
+        let mut server = Builder::new();
+        // It also ends a connection that never says anything, and one that stays idle between requests.
         server
-            .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(head_time);
-        server
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Duration::from_secs(60));
-        let write_time = Duration::from_millis(self.app.config.server.write_timeout_ms);
-        let open = GracefulShutdown::new();
+            .header_read_timeout(Duration::from_millis(config.header_read_timeout_ms));
+        let write_time = Duration::from_millis(config.write_timeout_ms);
+        let (open, cut) = (GracefulShutdown::new(), CancellationToken::new());
+        let room = Arc::new(Semaphore::new(config.max_connections));
         loop {
             let stream = tokio::select! {
-                accepted = self.listener.accept() => accepted,
+                accepted = accept(&self.listener, &room) => accepted,
                 () = stop.cancelled() => break,
             };
-            match stream {
-                Ok((stream, _)) => {
-                    let stream = TokioIo::new(WriteTimeout::new(prepared(stream), write_time));
-                    let connection = server
-                        .serve_connection_with_upgrades(stream, service.clone())
-                        .into_owned();
-                    let watched = open.watch(connection);
-                    self.app.tasks.spawn(async move {
-                        // A client that breaks off mid-request is its own business; requests log their outcome themselves.
-                        if let Err(error) = watched.await {
-                            tracing::debug!("connection: {error}");
-                        }
-                    });
+            let Some((stream, place)) = stream else {
+                continue;
+            };
+            let stream = TokioIo::new(WriteTimeout::new(prepared(stream), write_time));
+            let connection = open.watch(server.serve_connection(stream, service.clone()));
+            let cut = cut.clone();
+            self.app.tasks.spawn(async move {
+                tokio::select! {
+                    // A client that breaks off mid-request is its own business; requests log their outcome themselves.
+                    ended = connection => ended.unwrap_or_else(|error| tracing::debug!("connection: {error}")),
+                    () = cut.cancelled() => {}
                 }
-                Err(error) => {
-                    // Out of descriptors, mostly: accepting again at once would spin.
-                    tracing::warn!("accept: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
+                drop(place);
+            });
         }
-        drop(self.listener);
         self.app.set_draining();
-        let limit = Duration::from_millis(self.app.config.server.drain_timeout_ms);
-        tokio::time::timeout(limit, open.shutdown()).await.is_ok()
+        drop(self.listener);
+        let limit = Duration::from_millis(config.drain_timeout_ms);
+        let drained = tokio::time::timeout(limit, open.shutdown()).await.is_ok();
+        cut.cancel();
+        drained
+    }
+}
+
+/// The next connection, once there is room for one.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        Err(error) => {
+            // Out of descriptors, mostly: accepting again at once would spin.
+            tracing::warn!("accept: {error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            None
+        }
     }
 }
 

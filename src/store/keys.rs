@@ -93,6 +93,12 @@ pub struct ServerKeys {
 }
 
 impl ServerKeys {
+    /// Whether the key file of the store at `store_path` is there.
+    #[must_use]
+    pub fn exist(store_path: &Path) -> bool {
+        KeyFile::beside(store_path).path.exists()
+    }
+
     /// Takes configured keys; for the others reads `<store file name>.keys` beside the store, which is created when it does not exist.
     /// Processes that start together agree on one file.
     ///

@@ -62,9 +62,14 @@ impl Faults {
 }
 
 fn log(config: &Config, faults: &mut Faults) {
+    // A bare word that is no level would be taken for the name of a module, and nothing else would be logged.
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let level = config.log.level.trim();
+    let word = !level.contains(['=', ',', '[']);
     let readable = tracing_subscriber::EnvFilter::builder()
-        .parse(&config.log.level)
-        .is_ok();
+        .parse(level)
+        .is_ok()
+        && (!word || levels.iter().any(|known| level.eq_ignore_ascii_case(known)));
     faults.require(
         readable,
         "log.level",

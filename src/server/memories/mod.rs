@@ -4,7 +4,7 @@ mod view;
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::telemetry::Trail;
 use super::chat::{apart, conclude};
 use view::{Found, MemoryView, Page, Results};
 
-use super::json::{Asked, absent, ask, invalid, query, store_failed};
+use super::json::{Asked, Segment, absent, ask, invalid, query, store_failed};
 
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {
@@ -113,7 +113,7 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
 
 pub(super) async fn get(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let mut trail = Trail::default();
@@ -284,7 +284,7 @@ async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<R
 
 pub(super) async fn forget(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let mut trail = Trail::default();

@@ -13,7 +13,6 @@ mod timeouts;
 mod stalled_client;
 mod leaving;
 mod pressure;
-mod http2;
 
 use std::time::Duration;
 
