@@ -200,7 +200,10 @@ impl HotSet {
         let now = self.index.now();
         let mut members: Vec<(f32, Arc<Memory>)> = Vec::new();
         for partition in &partitions {
-            refresh(partition, now, deadline)?;
+            let (walked, all) = (Arc::clone(partition), deadline);
+            tokio::task::spawn_blocking(move || refresh(&walked, now, all))
+                .await
+                .map_err(|_| SearchError::Interrupted)??;
             partition.read(|columns| {
                 let rows = columns
                     .hot

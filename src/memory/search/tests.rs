@@ -645,6 +645,8 @@ async fn a_scope_reads_its_own_and_the_shared_memories_only() {
                 .cold(&scope(user), &words("tea"), 10, far())
                 .await
                 .unwrap();
+            // A large partition's members are chosen in the background; this waits for them.
+            hot.members(&scope(user), 10, far()).await.unwrap();
             let hot = hot
                 .hot(&scope(user), &words("tea"), 10, far())
                 .await
