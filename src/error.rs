@@ -110,10 +110,22 @@ codes! {
 pub struct FieldError {
     /// Path of the field, such as `messages[3].tool_call_id`.
     pub field: String,
-    /// `REQUIRED`, `TOO_LONG`, `TOO_MANY`, `INVALID_ENUM`, `INVALID_FORMAT`, `RANGE_ERROR` or `DUPLICATE`.
+    /// `REQUIRED`, `TOO_LONG`, `TOO_MANY`, `INVALID_ENUM`, `INVALID_FORMAT`, `RANGE_ERROR`, `DUPLICATE`, `UNKNOWN_FIELD` or `UNSUPPORTED`.
     pub code: &'static str,
     /// What is wrong, without repeating the value.
     pub message: String,
+}
+
+/// Greatest length of a client's own field name in an error, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// A client's field name as an error shows it: its beginning, because an error must not grow with the request.
+#[must_use]
+pub fn shown(name: &str) -> &str {
+    name.char_indices()
+        .nth(MAX_NAME_CHARS)
+        .and_then(|(end, _)| name.get(..end))
+        .unwrap_or(name)
 }
 
 /// An error on its way to the client. The message never repeats user text or secrets.

@@ -181,7 +181,7 @@ impl App {
             settings,
         ));
         let hot_set = Arc::new(HotSet::new(index.clone()));
-        let cached_directives = Arc::new(CachedDirectives::new(store.clone()));
+        let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
         let figures = Figures::new(&config.rate_limit);
         Ok(Self(Arc::new(Shared {

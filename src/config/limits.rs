@@ -16,7 +16,7 @@ pub struct RateLimitConfig {
     /// Streams open at once at every level that sets nothing else; unset = not limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_streams: Option<u32>,
-    /// The whole process. Built-in figures grow with a greater default.
+    /// The whole process.
     pub global: LimitOverride,
     /// Each organisation.
     pub org: LimitOverride,

@@ -1,11 +1,15 @@
-//! The little that is read of requests that pass unchanged (responses, completions, embeddings): the model and whether to stream.
+//! The little that is read of requests that pass unchanged (responses, completions, embeddings): the model, whether to stream, how long
+//! the answer may be, and references to what the provider keeps.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::chat::ParseError;
 use super::chat::parse::{read_body, string_value};
+use super::chat::{ParseError, parse_number};
+
+/// Members of a Responses request that name something stored at the provider (OpenAI's API reference).
+const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 /// A request body whose model and stream flag are known.
 #[derive(Debug, Clone)]
@@ -13,38 +17,59 @@ pub struct Passthrough {
     body: Bytes,
     model: Option<String>,
     model_range: Option<Range<usize>>,
+    has_model: bool,
     stream: bool,
+    max_tokens: u32,
+    stored: Option<&'static str>,
 }
 
 impl Passthrough {
-    /// Reads a body, which must be one JSON object. Wrong types of `model` and `stream` read as absent: the provider judges them.
+    /// Reads a body, which must be one JSON object. A wrong type of `stream` reads as absent: the provider judges it.
     ///
     /// # Errors
     /// When the body is not a JSON object, or has a top-level key twice.
     pub fn parse(body: Bytes) -> Result<Self, ParseError> {
-        let (mut model, mut model_range, mut stream) = (None, None, false);
+        let mut seen = Self {
+            body: Bytes::new(),
+            model: None,
+            model_range: None,
+            has_model: false,
+            stream: false,
+            max_tokens: 0,
+            stored: None,
+        };
         read_body(&body, |scanner, name, _| {
             let next = scanner.peek();
+            if name == b"model" && next == Some(b'"') {
+                seen.has_model = true;
+                seen.model_range = Some(string_value(scanner, &mut seen.model)?);
+                return Ok(());
+            }
+            let value = scanner.skip()?;
             match name {
-                b"model" if next == Some(b'"') => {
-                    model_range = Some(string_value(scanner, &mut model)?)
-                }
-                b"stream" => {
-                    scanner.skip()?;
-                    stream = next == Some(b't');
+                b"model" => seen.has_model = next != Some(b'n'),
+                b"stream" => seen.stream = next == Some(b't'),
+                b"max_tokens" | b"max_output_tokens" => {
+                    let asked = body.get(value).and_then(parse_number).unwrap_or(0.0);
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "a float saturates on its way to an integer"
+                    )]
+                    let asked = asked as u32;
+                    seen.max_tokens = seen.max_tokens.max(asked);
                 }
                 _ => {
-                    scanner.skip()?;
+                    let stored = STORED.iter().find(|stored| stored.as_bytes() == name);
+                    if next != Some(b'n') {
+                        seen.stored = seen.stored.or(stored.copied());
+                    }
                 }
             }
             Ok(())
         })?;
-        Ok(Self {
-            body,
-            model,
-            model_range,
-            stream,
-        })
+        seen.body = body;
+        Ok(seen)
     }
 
     /// The body as it came.
@@ -63,6 +88,24 @@ impl Passthrough {
     #[must_use]
     pub fn model_range(&self) -> Option<Range<usize>> {
         self.model_range.clone()
+    }
+
+    /// Whether `model` is there and not `null`.
+    #[must_use]
+    pub fn has_model(&self) -> bool {
+        self.has_model
+    }
+
+    /// The greatest answer asked for, in tokens: `max_tokens` or `max_output_tokens`; 0 when neither is a number.
+    #[must_use]
+    pub fn max_tokens(&self) -> u32 {
+        self.max_tokens
+    }
+
+    /// The first member that would, in a Responses request, name something stored at the provider and is not `null`.
+    #[must_use]
+    pub fn stored_reference(&self) -> Option<&'static str> {
+        self.stored
     }
 
     /// Whether the client asked for a stream.
@@ -105,6 +148,28 @@ mod tests {
             (None, None, false)
         );
         assert!(!parse(r#"{"stream":null}"#).unwrap().stream());
+    }
+
+    #[test]
+    fn references_and_limits_are_seen() {
+        let request = parse(r#"{"model":null,"previous_response_id":null,"conversation":"c","max_output_tokens":7.0,"max_tokens":"9"}"#).unwrap();
+        assert_eq!(
+            (
+                request.has_model(),
+                request.max_tokens(),
+                request.stored_reference()
+            ),
+            (false, 7, Some("conversation"))
+        );
+        let plain = parse(r#"{"model":3,"prompt":null,"max_tokens":-1}"#).unwrap();
+        assert_eq!(
+            (
+                plain.has_model(),
+                plain.max_tokens(),
+                plain.stored_reference()
+            ),
+            (true, 0, None)
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@ use http::request::Parts;
 use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::{ApiError, Code};
-use crate::openai::RewrittenBody;
 use crate::openai::edits::Edits;
+use crate::openai::{Passthrough, RewrittenBody};
 use crate::providers::Provider;
 use crate::telemetry::{RequestMeta, Trail};
 
@@ -35,11 +35,12 @@ pub async fn post(
         gated.bound.principal(),
         &gated.admitted,
         gated.declared,
+        operation,
     )
     .await?;
     trail.enter(Stage::TokenRate);
     let ask = rate_limit::Ask {
-        tokens: estimate(valid.seen.body().len()),
+        tokens: estimate(&valid.seen),
         stream: valid.seen.stream(),
         now: app.clock.now(),
     };
@@ -171,7 +172,8 @@ fn rewritten(valid: &read::ValidOther) -> RewrittenBody {
     edits.into_body(valid.seen.body())
 }
 
-/// The labelled estimate of an unread body: three bytes a token.
-fn estimate(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(3)).unwrap_or(u32::MAX)
+/// The labelled estimate of an unread body, three bytes a token, and the answer it asks for.
+fn estimate(seen: &Passthrough) -> u32 {
+    let prompt = u32::try_from(seen.body().len().div_ceil(3)).unwrap_or(u32::MAX);
+    prompt.saturating_add(seen.max_tokens())
 }

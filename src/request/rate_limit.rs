@@ -89,12 +89,13 @@ pub fn tokens(
     let CountedRequest { subject, headers } = counted;
     let tokens = rates
         .tokens(&subject, ask.tokens)
-        .map_err(|l| RateLimitError(l, ask.now))?;
+        .map_err(|l| RateLimitError(l.not_before(headers.again()), ask.now))?;
+    let again = tokens.map_or(headers.again(), |t| t.again().max(headers.again()));
     let slot = if ask.stream {
         Some(
             slots
                 .take(&subject)
-                .map_err(|l| RateLimitError(l, ask.now))?,
+                .map_err(|l| RateLimitError(l.not_before(again), ask.now))?,
         )
     } else {
         None
@@ -109,7 +110,7 @@ pub fn tokens(
 /// What a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// Prompt estimate plus the greatest answer asked for.
+    /// Prompt estimate plus the greatest answer asked for; 0 when nothing limits tokens.
     pub tokens: u32,
     /// Whether the answer is streamed.
     pub stream: bool,

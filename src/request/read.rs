@@ -16,7 +16,7 @@ use crate::providers::Route;
 
 use super::admission::Admitted;
 use super::body_limit::{BodyLimitError, DeclaredBody};
-use super::validation::{Limits, ValidationError, validate};
+use super::validation::{Limits, ValidationError, validate, validate_other};
 
 /// A body in memory, and its share of the aggregate cap.
 #[derive(Debug)]
@@ -234,7 +234,7 @@ pub async fn chat(
     })
 }
 
-/// Reads a request of another operation; only its model and `stream` matter here.
+/// Reads a request of another `operation` (such as `/embeddings`), of which little is judged here.
 ///
 /// # Errors
 /// As for a chat request.
@@ -243,9 +243,11 @@ pub async fn other(
     principal: &Principal,
     admitted: &Admitted,
     declared: DeclaredBody,
+    operation: &str,
 ) -> Result<ValidOther, ReadError> {
     let body = whole(app, principal, declared).await?;
     let seen = Passthrough::parse(body.bytes).map_err(ValidationError::from)?;
+    validate_other(&seen, operation)?;
     let model = seen.model().unwrap_or_default();
     admitted.model(principal, model)?;
     let route = app

@@ -1,7 +1,7 @@
 //! Request and token rates: one GCRA (the leaky bucket of `governor`) per level and identifier.
 //!
 //! Levels are asked from the narrowest to the widest, so that a noisy token is stopped at its own limit and costs its organisation
-//! nothing.
+//! nothing. What the narrow levels have counted before a wide one refuses stays counted, and the refusal's wait covers it.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -91,12 +91,16 @@ impl Subject {
 pub struct Figures {
     config: Arc<RateLimitConfig>,
     ids: Arc<HashMap<Uuid, LimitOverride>>,
+    limits_tokens: bool,
 }
 
 impl Figures {
     /// Reads the configuration. Keys of `ids` that are no UUIDs were refused by validation.
     #[must_use]
     pub fn new(config: &RateLimitConfig) -> Self {
+        let levels = [config.global, config.org, config.agent, config.token];
+        let mut overrides = levels.iter().chain(config.ids.values());
+        let limits_tokens = config.default_tpm.is_some() || overrides.any(|o| o.tpm.is_some());
         let ids = config
             .ids
             .iter()
@@ -105,6 +109,7 @@ impl Figures {
         Self {
             config: Arc::new(config.clone()),
             ids: Arc::new(ids),
+            limits_tokens,
         }
     }
 
@@ -148,7 +153,8 @@ pub struct Limited {
     pub level: Level,
     /// Its limit.
     pub limit: u32,
-    /// Time until the same request would pass; for streams, a guess of one second.
+    /// Time until the same request would pass, also at the levels that were charged before this one refused; for streams, which end when
+    /// they end, at least a second.
     pub wait: Option<Duration>,
 }
 
@@ -160,6 +166,13 @@ impl Limited {
             limit,
             wait: Some(Duration::from_secs(1)),
         }
+    }
+
+    /// The same refusal, told with a wait of at least `again`. What can never pass still cannot.
+    #[must_use]
+    pub fn not_before(mut self, again: Duration) -> Self {
+        self.wait = self.wait.map(|wait| wait.max(again));
+        self
     }
 
     /// Whole seconds, rounded up, at least one: after them the request passes.
@@ -176,6 +189,8 @@ pub struct RateHeaders {
     limit: u32,
     remaining: u32,
     reset: Duration,
+    /// Time until as much can be counted again at every level, not the tightest alone.
+    again: Duration,
 }
 
 const FAMILY: [HeaderName; 3] = [
@@ -202,7 +217,14 @@ impl RateHeaders {
             limit,
             remaining: 0,
             reset,
+            again: reset,
         }
+    }
+
+    /// Time until the same could be counted once more: a later refusal of this request must not name an earlier one.
+    #[must_use]
+    pub fn again(&self) -> Duration {
+        self.again
     }
 
     /// Both header families for requests: `X-RateLimit-*` (reset as Unix seconds) and OpenAI's (reset as a duration).
@@ -312,12 +334,14 @@ impl Meter {
         match outcome {
             Ok(state) => {
                 let remaining = state.remaining_burst_capacity();
-                let spent = u64::from(quota.get().saturating_sub(remaining));
-                let reset = Duration::from_nanos(60_000_000_000 / u64::from(quota.get()) * spent);
+                let time_for = |cells: u32| {
+                    Duration::from_nanos(60_000_000_000 / u64::from(quota.get()) * u64::from(cells))
+                };
                 Ok(RateHeaders {
                     limit: quota.get(),
                     remaining,
-                    reset,
+                    reset: time_for(quota.get().saturating_sub(remaining)),
+                    again: time_for(n.get().saturating_sub(remaining)),
                 })
             }
             Err(not_until) => Err(refused(Some(wait(&not_until, &self.clock)))),
@@ -366,6 +390,12 @@ impl Rates {
             })
     }
 
+    /// Whether any level or identifier limits tokens. Otherwise nobody needs to know how many a request may take.
+    #[must_use]
+    pub fn limits_tokens(&self) -> bool {
+        self.figures.limits_tokens
+    }
+
     /// Counts `tokens` at every level that limits tokens; `None` when none does.
     ///
     /// # Errors
@@ -387,17 +417,21 @@ impl Rates {
         figure: impl Fn(Level, Option<Uuid>) -> Option<NonZeroU32>,
     ) -> Result<Option<RateHeaders>, Limited> {
         let mut tightest: Option<RateHeaders> = None;
+        let mut again = Duration::ZERO;
         for level in Level::NARROW_TO_WIDE {
             let Key(_, id) = subject.key(level);
             let Some(quota) = figure(level, Some(id)) else {
                 continue;
             };
-            let state = meter.check(level, id, quota, n)?;
+            let state = meter
+                .check(level, id, quota, n)
+                .map_err(|limited| limited.not_before(again))?;
+            again = again.max(state.again);
             if tightest.is_none_or(|t| state.remaining < t.remaining) {
                 tightest = Some(state);
             }
         }
-        Ok(tightest)
+        Ok(tightest.map(|t| RateHeaders { again, ..t }))
     }
 
     /// Forgets identifiers whose bucket is full again.

@@ -74,6 +74,50 @@ async fn a_refusal_at_the_narrow_level_costs_the_wide_one_nothing() {
     );
 }
 
+/// A wide level refuses after the narrow ones have counted: the wait covers them too.
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_wide_level_covers_the_narrow_ones_that_were_charged() {
+    let rates = Rates::new(figures(|c| {
+        c.token.rpm = Some(1);
+        c.org.rpm = Some(60);
+        c.default_tpm = Some(1_000);
+        c.token.tpm = Some(10);
+        c.org.tpm = Some(60);
+    }));
+    let busy = subject();
+    for _ in 0..60 {
+        let one = Subject {
+            token: Uuid::new_v4(),
+            ..busy
+        };
+        assert!(rates.request(&one).is_ok());
+        assert!(rates.tokens(&one, 1).is_ok());
+    }
+    let who = Subject {
+        token: Uuid::new_v4(),
+        ..busy
+    };
+    let refused = rates.request(&who).expect_err("the organisation is spent");
+    assert_eq!((refused.level, refused.limit), (Level::Org, 60));
+    let wait = refused.retry_after().expect("a wait");
+    assert_eq!(
+        wait, 60,
+        "the token's own minute, not the second of the organisation"
+    );
+    let tokens = rates
+        .tokens(&who, 8)
+        .expect_err("the organisation is spent");
+    assert_eq!(
+        (tokens.level, tokens.retry_after()),
+        (Level::Org, Some(36)),
+        "two are left of the token's ten, and six more take 36 seconds"
+    );
+    tokio::time::advance(Duration::from_secs(36)).await;
+    assert!(rates.tokens(&who, 8).is_ok());
+    tokio::time::advance(Duration::from_secs(wait - 36)).await;
+    assert!(rates.request(&who).is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_identifier_may_have_a_figure_of_its_own() {
     let who = subject();

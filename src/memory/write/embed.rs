@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::memory::embedder::EmbedError;
 use crate::memory::{Embedding, escape};
 use crate::tokens::TokenCounts;
 
 use super::{Batch, Member, WriteError};
+
+/// Texts that are embedded without a pause. Embedding is CPU work on a thread that requests run on: eight texts of the greatest length
+/// are a fraction of what a whole batch may be.
+const AT_ONCE: usize = 8;
 
 pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let texts: Vec<Arc<str>> = batch
@@ -19,17 +24,9 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     if texts.is_empty() {
         return;
     }
-    let borrowed: Vec<&str> = texts.iter().map(|t| &**t).collect();
-    let embedded = app.embedder.embed(&borrowed).await;
     let model: Arc<str> = app.embedder.model().into();
-    let vectors = match embedded {
-        Ok(vectors) if vectors.len() == texts.len() => vectors,
-        Ok(_) => {
-            return refuse(
-                batch,
-                "the embedder answered with another number of vectors",
-            );
-        }
+    let vectors = match embed(app, &texts).await {
+        Ok(vectors) => vectors,
         Err(error) => return refuse(batch, error.0),
     };
     let Some(counts) = count(app, texts).await else {
@@ -45,6 +42,25 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
             vector: vector.into(),
         });
     }
+}
+
+/// The vectors of all texts, in order. Between pieces others get the thread.
+async fn embed(app: &App, texts: &[Arc<str>]) -> Result<Vec<Vec<f32>>, EmbedError> {
+    let mut vectors = Vec::with_capacity(texts.len());
+    for piece in texts.chunks(AT_ONCE) {
+        if !vectors.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let borrowed: Vec<&str> = piece.iter().map(|t| &**t).collect();
+        let embedded = app.embedder.embed(&borrowed).await?;
+        if embedded.len() != piece.len() {
+            return Err(EmbedError(
+                "the embedder answered with another number of vectors",
+            ));
+        }
+        vectors.extend(embedded);
+    }
+    Ok(vectors)
 }
 
 /// Counts what each content costs once it is escaped. On a worker thread: a batch is a million characters, and the vocabularies may

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::config::MemoryConfig;
-use crate::error::FieldError;
+use crate::error::{FieldError, shown};
 use crate::ids::MemoryId;
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::tokens::TokenCounts;
@@ -25,6 +25,8 @@ const MAX_LABELS: usize = 5;
 const DEFAULT_CONFIDENCE: f32 = 0.80;
 /// Longest provenance text (kind, session) in bytes.
 const MAX_SOURCE: usize = 256;
+/// Most faults that are listed of one memory; a client with more has sent something else than a memory.
+const MAX_LISTED: usize = 20;
 
 pub(super) fn stage(app: &App, partition: &PartitionKey, inputs: &[&RawValue], batch: &mut Batch) {
     let now = stored(app.clock.now());
@@ -127,9 +129,9 @@ fn memory(
     let metadata = metadata(&mut fields, limits);
     let pinned = fields.take("pinned", "true or false").unwrap_or(false);
     let source = source(&mut fields);
-    let unknown: Vec<String> = fields.given.keys().cloned().collect();
-    for name in unknown {
-        fields.fault(&name, "UNKNOWN_FIELD", "is not a field of a memory");
+    let room = MAX_LISTED.saturating_sub(fields.faults.len());
+    for name in std::mem::take(&mut fields.given).into_keys().take(room) {
+        fields.fault(shown(&name), "UNKNOWN_FIELD", "is not a field of a memory");
     }
     if !fields.faults.is_empty() {
         return Err(fields.faults);

@@ -102,14 +102,13 @@ fn exact(
     let json = |raw: &[u8]| count(std::str::from_utf8(raw).unwrap_or_default());
     let mut messages = 0_u32;
     for message in chat.messages() {
-        let text = count(&chat.text(message))?;
-        // The arguments of calls are JSON beside the text; a message that has them holds little else.
-        let calls = if message.tool_calls.is_empty() {
-            0
+        // The arguments of calls are JSON beside the text; a message that has them is counted as it stands, text and all.
+        let text = if message.tool_calls.is_empty() {
+            count(&chat.text(message))?
         } else {
             json(chat.raw(&message.range))?
         };
-        messages = [text, calls, media(message), PER_MESSAGE]
+        messages = [text, media(message), PER_MESSAGE]
             .into_iter()
             .fold(messages, u32::saturating_add);
     }
@@ -162,6 +161,22 @@ mod tests {
                 counter.counts(&text).o200k + super::PER_MESSAGE
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_with_calls_is_counted_once() {
+        let counter = Counter::new([7; 32], 100);
+        counter.warm();
+        let far = Instant::now() + std::time::Duration::from_secs(60);
+        let text = "I look that up in the harbour's timetable. ".repeat(50);
+        let message = serde_json::json!({"role": "assistant", "content": text, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
+        let body = format!(r#"{{"model": "m", "messages": [{message}]}}"#);
+        let request = ChatRequest::parse(Bytes::from(body), 10).unwrap();
+        let measured = measure(&counter, OrgId::new(), Family::O200kBase, &request, far).await;
+        assert_eq!(
+            measured.messages.tokens,
+            counter.counts(&message.to_string()).o200k + super::PER_MESSAGE
+        );
     }
 
     #[tokio::test]

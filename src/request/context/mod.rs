@@ -37,6 +37,7 @@ use crate::auth::Principal;
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
 use crate::store::DirectiveVersion;
+use crate::tokens::Family;
 
 use super::agent_binding::BoundPrincipal;
 use super::rate_limit::Ask;
@@ -51,18 +52,28 @@ use retrieve::{Deadline, Found};
 
 pub use attached::Attached;
 
-/// What the request asks of the token rate: its prompt by the labelled estimate, and the greatest answer it allows.
+/// What the request asks of the token rate: its prompt by the labelled estimate, and the greatest answers it allows. One that sets no
+/// limit is taken to want the reserve that a budget would keep for it.
 #[must_use]
 pub fn ask(app: &App, valid: &ValidChat) -> Ask {
-    let prompt = u32::try_from(valid.chat.body().len().div_ceil(3)).unwrap_or(u32::MAX);
-    let answer = valid
-        .chat
-        .max_tokens()
-        .unwrap_or(0)
-        .saturating_mul(valid.chat.n());
+    let chat = &valid.chat;
+    let tokens = if app.rates.limits_tokens() {
+        let prompt = measure::estimated(Family::Unknown, chat);
+        let profile = valid.route.profile;
+        let reserve = app.config.context.reserve_max.min(profile.max_output);
+        let answers = chat
+            .max_tokens()
+            .unwrap_or(reserve)
+            .saturating_mul(chat.n());
+        [prompt.tools.tokens, answers]
+            .into_iter()
+            .fold(prompt.messages.tokens, u32::saturating_add)
+    } else {
+        0
+    };
     Ask {
-        tokens: prompt.saturating_add(answer),
-        stream: valid.chat.stream(),
+        tokens,
+        stream: chat.stream(),
         now: app.clock.now(),
     }
 }

@@ -1,6 +1,6 @@
 //! The single fields of a chat request (contract, section 1.1).
 
-use super::{Limits, wrong};
+use super::{Limits, MAX_LISTED, fault};
 use crate::error::FieldError;
 use crate::openai::chat::{ChatRequest, Content, Message, MessageFault, parse_number};
 
@@ -17,7 +17,7 @@ const MAX_N: f64 = 128.0;
 const MAX_TEMPERATURE: f64 = 2.0;
 
 pub(super) fn check(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldError>) {
-    model(chat, faults);
+    model(chat.model(), chat.present("model").is_some(), faults);
     for name in ["max_completion_tokens", "max_tokens"] {
         integer(chat, name, 0.0, MAX_TOKENS, faults);
     }
@@ -26,20 +26,22 @@ pub(super) fn check(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldEr
         .number("temperature")
         .is_some_and(|value| !(0.0..=MAX_TEMPERATURE).contains(&value))
     {
-        faults.push(wrong(
+        fault(
+            faults,
             "temperature",
             "RANGE_ERROR",
-            format!("must be between 0 and {MAX_TEMPERATURE}"),
-        ));
+            format_args!("must be between 0 and {MAX_TEMPERATURE}"),
+        );
     }
     boolean("stream", chat.present("stream"), faults);
     if let Some(options) = chat.stream_options() {
         if !options.is_object && chat.present("stream_options").is_some() {
-            faults.push(wrong(
+            fault(
+                faults,
                 "stream_options",
                 "INVALID_FORMAT",
                 "must be an object",
-            ));
+            );
         }
         let include_usage = options
             .include_usage
@@ -51,21 +53,21 @@ pub(super) fn check(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldEr
     messages(chat, limits, faults);
 }
 
-fn model(chat: &ChatRequest, faults: &mut Vec<FieldError>) {
-    match chat.model() {
-        Some("") => faults.push(wrong("model", "REQUIRED", "must not be empty")),
+/// The model: its name when it is a string, and whether it is there at all.
+pub(super) fn model(name: Option<&str>, present: bool, faults: &mut Vec<FieldError>) {
+    match name {
+        Some("") => fault(faults, "model", "REQUIRED", "must not be empty"),
         Some(name) if name.chars().count() > MAX_MODEL_CHARS => {
-            faults.push(wrong(
+            fault(
+                faults,
                 "model",
                 "TOO_LONG",
-                format!("must have at most {MAX_MODEL_CHARS} characters"),
-            ));
+                format_args!("must have at most {MAX_MODEL_CHARS} characters"),
+            );
         }
         Some(_) => {}
-        None if chat.present("model").is_some() => {
-            faults.push(wrong("model", "INVALID_FORMAT", "must be a string"))
-        }
-        None => faults.push(wrong("model", "REQUIRED", "is required")),
+        None if present => fault(faults, "model", "INVALID_FORMAT", "must be a string"),
+        None => fault(faults, "model", "REQUIRED", "is required"),
     }
 }
 
@@ -81,21 +83,22 @@ fn integer(
     };
     match parse_number(raw) {
         Some(value) if value.is_finite() && value.fract() != 0.0 => {
-            faults.push(wrong(name, "INVALID_FORMAT", "must be an integer"))
+            fault(faults, name, "INVALID_FORMAT", "must be an integer")
         }
         Some(value) if (least..=greatest).contains(&value) => {}
-        Some(_) => faults.push(wrong(
+        Some(_) => fault(
+            faults,
             name,
             "RANGE_ERROR",
-            format!("must be between {least} and {greatest}"),
-        )),
-        None => faults.push(wrong(name, "INVALID_FORMAT", "must be an integer")),
+            format_args!("must be between {least} and {greatest}"),
+        ),
+        None => fault(faults, name, "INVALID_FORMAT", "must be an integer"),
     }
 }
 
 fn boolean(name: &str, raw: Option<&[u8]>, faults: &mut Vec<FieldError>) {
     if !matches!(raw, None | Some(b"true" | b"false")) {
-        faults.push(wrong(name, "INVALID_FORMAT", "must be a boolean"));
+        fault(faults, name, "INVALID_FORMAT", "must be a boolean");
     }
 }
 
@@ -105,15 +108,16 @@ fn messages(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldError>) {
             Some(_) => ("INVALID_FORMAT", "must be an array"),
             None => ("REQUIRED", "is required"),
         };
-        faults.push(wrong("messages", code, text));
+        fault(faults, "messages", code, text);
     } else if chat.message_count() == 0 {
-        faults.push(wrong("messages", "REQUIRED", "must not be empty"));
+        fault(faults, "messages", "REQUIRED", "must not be empty");
     } else if chat.message_count() > limits.max_messages {
-        faults.push(wrong(
+        fault(
+            faults,
             "messages",
             "TOO_MANY",
-            format!("must have at most {} items", limits.max_messages),
-        ));
+            format_args!("must have at most {} items", limits.max_messages),
+        );
     }
     for (index, message) in chat.messages().iter().enumerate() {
         self::message(index, message, faults);
@@ -121,8 +125,8 @@ fn messages(chat: &ChatRequest, limits: Limits, faults: &mut Vec<FieldError>) {
 }
 
 fn message(index: usize, message: &Message, faults: &mut Vec<FieldError>) {
-    for fault in &message.faults {
-        let (field, code, text) = match fault {
+    for found in message.faults.iter().take(MAX_LISTED) {
+        let (field, code, text) = match found {
             MessageFault::NotAnObject => (String::new(), "INVALID_FORMAT", "must be an object"),
             MessageFault::NoRole => (".role".to_owned(), "REQUIRED", "is required"),
             MessageFault::RoleType => (".role".to_owned(), "INVALID_FORMAT", "must be a string"),
@@ -147,13 +151,14 @@ fn message(index: usize, message: &Message, faults: &mut Vec<FieldError>) {
                 "must be a string",
             ),
         };
-        faults.push(wrong(format!("messages[{index}]{field}"), code, text));
+        fault(faults, format_args!("messages[{index}]{field}"), code, text);
     }
     if matches!(message.content, Content::Other(_)) {
-        faults.push(wrong(
-            format!("messages[{index}].content"),
+        fault(
+            faults,
+            format_args!("messages[{index}].content"),
             "INVALID_FORMAT",
             "must be a string, an array or null",
-        ));
+        );
     }
 }

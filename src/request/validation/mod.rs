@@ -6,7 +6,10 @@ mod tool_pairs;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{ApiError, Code, FieldError};
+use std::fmt::Display;
+
+use crate::error::{ApiError, Code, FieldError, shown};
+use crate::openai::Passthrough;
 use crate::openai::chat::{ChatRequest, ParseError};
 
 /// Limits that are settings.
@@ -18,6 +21,9 @@ pub struct Limits {
 
 /// At most this many wrong fields are listed in one answer.
 pub const MAX_LISTED: usize = 100;
+
+/// The operation whose requests can refer to what the provider stores.
+const RESPONSES: &str = "/responses";
 
 /// Why a request is refused as it stands.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -33,23 +39,7 @@ pub enum ValidationError {
 impl From<ValidationError> for ApiError {
     fn from(error: ValidationError) -> Self {
         match error {
-            ValidationError::Body(error) => {
-                let text = error.to_string();
-                match error {
-                    ParseError::Json(_) | ParseError::NotAnObject => {
-                        Self::new(Code::InvalidJson, text)
-                    }
-                    ParseError::DuplicateKey { path } => Self::new(
-                        Code::ValidationError,
-                        text.clone(),
-                    )
-                    .fields(vec![wrong(path, "DUPLICATE", text)]),
-                    ParseError::TooManyKeys { path } => {
-                        Self::new(Code::ValidationError, text.clone())
-                            .fields(vec![wrong(path, "TOO_MANY", text)])
-                    }
-                }
-            }
+            ValidationError::Body(error) => body_error(error),
             ValidationError::Fields(fields) => {
                 let text = match fields.as_slice() {
                     [only] => format!("'{}' {}", only.field, only.message),
@@ -67,7 +57,7 @@ impl From<ValidationError> for ApiError {
     }
 }
 
-/// Checks a request that could be read, and reports every fault at once.
+/// Checks a request that could be read, and reports every fault at once, up to [`MAX_LISTED`].
 ///
 /// # Errors
 /// The wrong fields, in the order: top level, messages, tool pairs.
@@ -78,7 +68,27 @@ pub fn validate(chat: &ChatRequest, limits: Limits) -> Result<(), ValidationErro
     if chat.message_count() <= chat.messages().len() {
         tool_pairs::check(chat, &mut faults);
     }
-    faults.truncate(MAX_LISTED);
+    conclude(faults)
+}
+
+/// Checks what is read of a request that passes unchanged to `operation`.
+///
+/// # Errors
+/// When it names no model, or names something that the provider keeps under the key that all users share.
+pub fn validate_other(seen: &Passthrough, operation: &str) -> Result<(), ValidationError> {
+    let mut faults = Vec::new();
+    fields::model(seen.model(), seen.has_model(), &mut faults);
+    if operation == RESPONSES
+        && let Some(name) = seen.stored_reference()
+    {
+        let text =
+            "is not supported: stored responses are shared by every user of the provider's key";
+        fault(&mut faults, name, "UNSUPPORTED", text);
+    }
+    conclude(faults)
+}
+
+fn conclude(faults: Vec<FieldError>) -> Result<(), ValidationError> {
     if faults.is_empty() {
         Ok(())
     } else {
@@ -86,10 +96,45 @@ pub fn validate(chat: &ChatRequest, limits: Limits) -> Result<(), ValidationErro
     }
 }
 
-fn wrong(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> FieldError {
-    FieldError {
-        field: field.into(),
-        code,
-        message: message.into(),
+fn body_error(error: ParseError) -> ApiError {
+    let (error, path, code) = match error {
+        ParseError::Json(_) | ParseError::NotAnObject => {
+            return ApiError::new(Code::InvalidJson, error.to_string());
+        }
+        ParseError::DuplicateKey { path } => {
+            let path = shown(&path).to_owned();
+            (
+                ParseError::DuplicateKey { path: path.clone() },
+                path,
+                "DUPLICATE",
+            )
+        }
+        ParseError::TooManyKeys { path } => {
+            let path = shown(&path).to_owned();
+            (
+                ParseError::TooManyKeys { path: path.clone() },
+                path,
+                "TOO_MANY",
+            )
+        }
+    };
+    let mut faults = Vec::new();
+    fault(&mut faults, path, code, &error);
+    ApiError::new(Code::ValidationError, error.to_string()).fields(faults)
+}
+
+/// Notes a fault; its texts are written only while there is room for it.
+fn fault(
+    faults: &mut Vec<FieldError>,
+    field: impl Display,
+    code: &'static str,
+    message: impl Display,
+) {
+    if faults.len() < MAX_LISTED {
+        faults.push(FieldError {
+            field: field.to_string(),
+            code,
+            message: message.to_string(),
+        });
     }
 }

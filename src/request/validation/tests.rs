@@ -175,6 +175,20 @@ fn a_body_that_cannot_be_read_has_its_own_codes() {
     assert!(!twice.message.contains("SECRET"));
 }
 
+#[test]
+fn an_error_does_not_grow_with_the_request() {
+    let key = "é".repeat(10_000);
+    let twice = ApiError::from(check(&format!(r#"{{"{key}":1,"{key}":2}}"#)).unwrap_err());
+    let cut = "é".repeat(64);
+    assert_eq!(twice.param.as_deref(), Some(&*cut));
+    assert!(twice.message.len() < 300 && twice.fields[0].message.len() < 300);
+    let ids: Vec<Value> = (0..1_000)
+        .map(|id| json!({"id": id.to_string(), "type": "function"}))
+        .collect();
+    let unanswered = messages(json!([{"role": "assistant", "tool_calls": ids}]));
+    assert_eq!(unanswered.len(), MAX_LISTED);
+}
+
 fn call(ids: &[&str]) -> Value {
     json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(|id| json!({"id": id, "type": "function"})).collect::<Vec<_>>()})
 }

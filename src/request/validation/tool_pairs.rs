@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::wrong;
+use super::fault;
 use crate::error::FieldError;
 use crate::openai::chat::{ChatRequest, Message, MessageFault, Role};
 
@@ -24,11 +24,12 @@ pub(super) fn check(chat: &ChatRequest, faults: &mut Vec<FieldError>) {
                 0
             }
             Role::Function => {
-                faults.push(wrong(
-                    format!("messages[{index}]"),
+                fault(
+                    faults,
+                    format_args!("messages[{index}]"),
                     "INVALID_FORMAT",
                     "answers no function_call right before it",
-                ));
+                );
                 0
             }
             Role::System | Role::Developer | Role::User | Role::Assistant | Role::Other => 0,
@@ -52,11 +53,12 @@ fn tool_unit(
             .insert(id.decode(chat.body()), (call, false))
             .is_some()
         {
-            faults.push(wrong(
-                format!("messages[{at}].tool_calls[{call}].id"),
+            fault(
+                faults,
+                format_args!("messages[{at}].tool_calls[{call}].id"),
                 "DUPLICATE",
                 "repeats the id of another call",
-            ));
+            );
         }
     }
     let answers = after
@@ -71,18 +73,20 @@ fn tool_unit(
         };
         match calls.get_mut(&id.decode(chat.body())) {
             Some((_, answered)) if *answered => {
-                faults.push(wrong(
-                    format!("messages[{index}].tool_call_id"),
+                fault(
+                    faults,
+                    format_args!("messages[{index}].tool_call_id"),
                     "DUPLICATE",
                     "answers a call that is answered already",
-                ));
+                );
             }
             Some((_, answered)) => *answered = true,
-            None => faults.push(wrong(
-                format!("messages[{index}].tool_call_id"),
+            None => fault(
+                faults,
+                format_args!("messages[{index}].tool_call_id"),
                 "INVALID_FORMAT",
                 "answers no call of the assistant message before it",
-            )),
+            ),
         }
     }
     let mut unanswered: Vec<usize> = calls
@@ -92,13 +96,10 @@ fn tool_unit(
         .collect();
     unanswered.sort_unstable();
     let text = "has no tool message that answers it right after the assistant message";
-    faults.extend(unanswered.into_iter().map(|call| {
-        wrong(
-            format!("messages[{at}].tool_calls[{call}]"),
-            "REQUIRED",
-            text,
-        )
-    }));
+    for call in unanswered {
+        let field = format_args!("messages[{at}].tool_calls[{call}]");
+        fault(faults, field, "REQUIRED", text);
+    }
     answers
 }
 
@@ -114,11 +115,12 @@ fn function_unit(
         .first()
         .filter(|message| message.role == Role::Function)
     else {
-        faults.push(wrong(
-            format!("messages[{at}].function_call"),
+        fault(
+            faults,
+            format_args!("messages[{at}].function_call"),
             "REQUIRED",
             "has no function message that answers it right after",
-        ));
+        );
         return 0;
     };
     let name = |raw: &Option<crate::openai::json::RawStr>| {
@@ -126,11 +128,12 @@ fn function_unit(
             .map(|name| name.decode(chat.body()).into_owned())
     };
     if name(&answer.name) != name(&caller.function_call) {
-        faults.push(wrong(
-            format!("messages[{}].name", at + 1),
+        fault(
+            faults,
+            format_args!("messages[{}].name", at + 1),
             "INVALID_FORMAT",
             "is not the function that was called",
-        ));
+        );
     }
     1
 }
@@ -139,20 +142,22 @@ fn orphaned_answer(index: usize, message: &Message, faults: &mut Vec<FieldError>
     if message.tool_call_id.is_none() {
         missing_id(index, message, faults);
     } else {
-        faults.push(wrong(
-            format!("messages[{index}].tool_call_id"),
+        fault(
+            faults,
+            format_args!("messages[{index}].tool_call_id"),
             "INVALID_FORMAT",
             "answers no tool call right before it",
-        ));
+        );
     }
 }
 
 fn missing_id(index: usize, message: &Message, faults: &mut Vec<FieldError>) {
     if !message.faults.contains(&MessageFault::AnswerIdType) {
-        faults.push(wrong(
-            format!("messages[{index}].tool_call_id"),
+        fault(
+            faults,
+            format_args!("messages[{index}].tool_call_id"),
             "REQUIRED",
             "is required",
-        ));
+        );
     }
 }

@@ -5,6 +5,8 @@ mod api;
 mod duplicates;
 mod other_process;
 mod validation;
+mod amplification;
+mod chunks;
 
 use http::StatusCode;
 use serde_json::{Value, json};

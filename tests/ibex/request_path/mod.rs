@@ -11,6 +11,8 @@ mod provider;
 mod streams;
 mod timeouts;
 mod stalled_client;
+mod pass_through;
+mod token_estimates;
 mod leaving;
 mod pressure;
 
