@@ -8,6 +8,7 @@ use crate::ids::{AgentId, OrgId};
 use crate::store::{Agent, AgentStatus};
 
 use super::args::AgentChoice;
+use super::desk::readable;
 use super::output::{Record, minute};
 use super::{CliError, Desk, Out};
 
@@ -123,7 +124,7 @@ pub(super) async fn create(desk: &Desk<'_>, org: OrgId, name: String) -> Result<
     let agent = Agent {
         id: AgentId::new(),
         org,
-        name,
+        name: readable(name)?,
         status: AgentStatus::Active,
         created_at: desk.clock.now(),
     };

@@ -107,6 +107,23 @@ impl Desk<'_> {
     }
 }
 
+/// Longest name of an organisation or agent, in characters.
+const NAME_CHARS: usize = 100;
+
+/// A name that people can read and type.
+///
+/// # Errors
+/// When it is blank, long, or has control characters.
+pub(super) fn readable(name: String) -> Result<String, CliError> {
+    let plain = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if plain && name.chars().count() <= NAME_CHARS {
+        return Ok(name);
+    }
+    Err(CliError::Usage(format!(
+        "a name must have 1 to {NAME_CHARS} characters, not only spaces, and no control characters"
+    )))
+}
+
 fn choose<T>(
     what: &str,
     flag: &str,

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::ids::OrgId;
 use crate::store::{Org, OrgStatus};
 
+use super::desk::readable;
 use super::output::{Record, minute};
 use super::{CliError, Desk, Out};
 
@@ -92,7 +93,7 @@ pub async fn run(command: OrgCommand, desk: &Desk<'_>, out: &mut Out<'_>) -> Res
 pub(super) async fn create(desk: &Desk<'_>, name: String) -> Result<Org, CliError> {
     let org = Org {
         id: OrgId::new(),
-        name,
+        name: readable(name)?,
         status: OrgStatus::Active,
         created_at: desk.clock.now(),
     };

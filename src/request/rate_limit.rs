@@ -139,12 +139,14 @@ impl CountedTokens {
     /// Writes the rate headers, over those of the provider: a client's limits are ours. But a provider that refuses speaks of its own,
     /// and those are what the client has to wait for.
     pub fn write(&self, status: StatusCode, headers: &mut HeaderMap) {
-        let refused = !status.is_success();
+        let theirs = |name: &HeaderName| name.as_str().starts_with("x-ratelimit-");
+        // All or nothing: half of theirs beside half of ours would describe no limit at all.
+        if !status.is_success() && headers.keys().any(theirs) {
+            return;
+        }
         let tokens = self.tokens.iter().flat_map(RateHeaders::tokens);
         for (name, value) in self.headers.iter().cloned().chain(tokens) {
-            if !(refused && headers.contains_key(&name)) {
-                headers.insert(name, value);
-            }
+            headers.insert(name, value);
         }
     }
 

@@ -34,7 +34,7 @@ pub fn content_hash(content: &str) -> [u8; 32] {
 }
 
 /// Zero-width and direction characters.
-const fn is_invisible(c: char) -> bool {
+pub(super) const fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 

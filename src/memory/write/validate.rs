@@ -4,10 +4,12 @@
 //! names one has an unknown field.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::app::App;
@@ -17,6 +19,7 @@ use crate::ids::MemoryId;
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::tokens::TokenCounts;
 
+use super::exact_dedup::is_invisible;
 use super::{Batch, Member, WriteError};
 
 /// Most labels of one memory.
@@ -61,6 +64,35 @@ pub fn objects(body: &[u8]) -> Result<Vec<ListItem<'_>>, serde_json::Error> {
     serde_json::from_slice::<BatchBody<'_>>(body).map(|b| b.memories)
 }
 
+/// The members of an object. Two parsers may disagree about one that stands there twice, so that is refused.
+struct Members<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = BTreeMap::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if members.insert(name, value).is_some() {
+                return Err(A::Error::custom("a member stands there twice"));
+            }
+        }
+        Ok(Members(members))
+    }
+}
+
 /// The fields of one object, taken one by one; what is left at the end is unknown.
 struct Fields<'a> {
     given: BTreeMap<String, &'a RawValue>,
@@ -101,11 +133,11 @@ fn memory(
     input: &RawValue,
     now: Timestamp,
 ) -> Result<Memory, Vec<FieldError>> {
-    let given = serde_json::from_str::<BTreeMap<String, &RawValue>>(input.get()).map_err(|_| {
+    let Members(given) = serde_json::from_str(input.get()).map_err(|_| {
         vec![FieldError {
             field: "memory".to_owned(),
             code: "INVALID_FORMAT",
-            message: "must be a JSON object".to_owned(),
+            message: "must be a JSON object without repeated members".to_owned(),
         }]
     })?;
     let mut fields = Fields {
@@ -120,6 +152,11 @@ fn memory(
         fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
     }
     let labels = labels(&mut fields, confidence);
+    // The usual way to write "for ever" lies past the calendar's last instant: it means an open end.
+    let forever = |raw: &&RawValue| raw.get().starts_with("\"9999-12-31");
+    if fields.given.get("valid_until").is_some_and(forever) {
+        fields.given.remove("valid_until");
+    }
     let mut time = |name| fields.take(name, "an RFC 3339 time").map(stored);
     let valid_from = time("valid_from").unwrap_or(now);
     let (valid_until, observed_at) = (time("valid_until"), time("observed_at"));
@@ -169,7 +206,7 @@ fn content(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Arc<str> {
         fields.fault("content", "REQUIRED", "is required");
     } else if fields.faults.len() > before {
         // No text at all: that is fault enough.
-    } else if text.trim().is_empty() {
+    } else if text.chars().all(|c| c.is_whitespace() || is_invisible(c)) {
         fields.fault("content", "REQUIRED", "must not be empty");
     } else if text.chars().count() > limits.max_content_chars {
         fields.fault(
