@@ -12,6 +12,7 @@
 )]
 
 mod support;
+mod house;
 mod cli;
 mod request_path;
 mod context;

@@ -3,6 +3,8 @@
 //! Levels are asked from the narrowest to the widest, so that a noisy token is stopped at its own limit and costs its organisation
 //! nothing. What the narrow levels have counted before a wide one refuses stays counted, and the refusal's wait covers it.
 
+mod headers;
+
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use governor::nanos::Nanos;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
-use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
+
+pub use headers::RateHeaders;
 
 use crate::auth::Principal;
 use crate::config::{LimitOverride, RateLimitConfig};
@@ -180,88 +183,6 @@ impl Limited {
     pub fn retry_after(&self) -> Option<u64> {
         self.wait
             .map(|w| (w.as_secs() + u64::from(w.subsec_nanos() > 0)).max(1))
-    }
-}
-
-/// The tightest level's figures for the response headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateHeaders {
-    limit: u32,
-    remaining: u32,
-    reset: Duration,
-    /// Time until as much can be counted again at every level, not the tightest alone.
-    again: Duration,
-}
-
-const FAMILY: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit"),
-    HeaderName::from_static("x-ratelimit-remaining"),
-    HeaderName::from_static("x-ratelimit-reset"),
-];
-const OPENAI_REQUESTS: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit-requests"),
-    HeaderName::from_static("x-ratelimit-remaining-requests"),
-    HeaderName::from_static("x-ratelimit-reset-requests"),
-];
-const OPENAI_TOKENS: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit-tokens"),
-    HeaderName::from_static("x-ratelimit-remaining-tokens"),
-    HeaderName::from_static("x-ratelimit-reset-tokens"),
-];
-
-impl RateHeaders {
-    /// The figures of a refusal: nothing left until `reset`.
-    #[must_use]
-    pub fn spent(limit: u32, reset: Duration) -> Self {
-        Self {
-            limit,
-            remaining: 0,
-            reset,
-            again: reset,
-        }
-    }
-
-    /// Time until the same could be counted once more: a later refusal of this request must not name an earlier one.
-    #[must_use]
-    pub fn again(&self) -> Duration {
-        self.again
-    }
-
-    /// Both header families for requests: `X-RateLimit-*` (reset as Unix seconds) and OpenAI's (reset as a duration).
-    #[must_use]
-    pub fn requests(&self, now: jiff::Timestamp) -> [(HeaderName, HeaderValue); 6] {
-        let [limit, remaining, reset] = FAMILY;
-        let [a, b, c] = self.openai(OPENAI_REQUESTS);
-        let reset_at = now.as_second()
-            + i64::try_from(self.reset.as_secs()).unwrap_or(0)
-            + i64::from(self.reset.subsec_nanos() > 0);
-        [
-            (limit, self.limit.into()),
-            (remaining, self.remaining.into()),
-            (reset, reset_at.into()),
-            a,
-            b,
-            c,
-        ]
-    }
-
-    /// OpenAI's header family for tokens.
-    #[must_use]
-    pub fn tokens(&self) -> [(HeaderName, HeaderValue); 3] {
-        self.openai(OPENAI_TOKENS)
-    }
-
-    fn openai(&self, names: [HeaderName; 3]) -> [(HeaderName, HeaderValue); 3] {
-        let [limit, remaining, reset] = names;
-        let duration = format!("{}ms", self.reset.as_millis());
-        [
-            (limit, self.limit.into()),
-            (remaining, self.remaining.into()),
-            (
-                reset,
-                HeaderValue::try_from(duration).unwrap_or(HeaderValue::from_static("0ms")),
-            ),
-        ]
     }
 }
 

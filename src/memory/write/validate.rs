@@ -152,11 +152,7 @@ fn memory(
         fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
     }
     let labels = labels(&mut fields, confidence);
-    // The usual way to write "for ever" lies past the calendar's last instant: it means an open end.
-    let forever = |raw: &&RawValue| raw.get().starts_with("\"9999-12-31");
-    if fields.given.get("valid_until").is_some_and(forever) {
-        fields.given.remove("valid_until");
-    }
+    leave_for_ever_open(&mut fields);
     let mut time = |name| fields.take(name, "an RFC 3339 time").map(stored);
     let valid_from = time("valid_from").unwrap_or(now);
     let (valid_until, observed_at) = (time("valid_until"), time("observed_at"));
@@ -196,6 +192,14 @@ fn memory(
         embedding: None,
         tokens: TokenCounts::default(),
     })
+}
+
+/// The usual way to write "for ever" lies past the calendar's last instant: it means an open end.
+fn leave_for_ever_open(fields: &mut Fields<'_>) {
+    let forever = |raw: &&RawValue| raw.get().starts_with("\"9999-12-31");
+    if fields.given.get("valid_until").is_some_and(forever) {
+        fields.given.remove("valid_until");
+    }
 }
 
 fn content(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Arc<str> {

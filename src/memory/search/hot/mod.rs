@@ -2,17 +2,21 @@
 //!
 //! Each is scored with its real cosine and term overlap against the query; nothing is hot enough to be relevant by itself.
 
-use std::collections::HashSet;
+mod members;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use foldhash::fast::RandomState;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::auth::Scope;
 use crate::memory::Memory;
+
+pub(super) use members::HotMembers;
+
+use members::Member;
 
 use super::columns::Columns;
 use super::evidence::{self, Evidence};
@@ -21,135 +25,6 @@ use super::pass::TermWeights;
 use super::terms::{Side, Term, terms};
 use super::vectors::QueryVector;
 use super::{BranchError, Hit, HotBranch, Index, Query, SearchError, standing};
-
-/// Standing decays by days, so a ranking of members may be this old.
-const REFRESH_SECONDS: i64 = 600;
-
-/// A member, with its terms for the overlap.
-#[derive(Debug)]
-struct Member {
-    row: u32,
-    standing: f32,
-    pinned: bool,
-    /// Distinct, in order of appearance.
-    terms: Box<[Term]>,
-}
-
-impl Member {
-    fn new(row: u32, memory: &Memory, mut terms: Vec<Term>, now: Timestamp) -> Self {
-        let mut seen = HashSet::with_capacity_and_hasher(terms.len(), RandomState::default());
-        terms.retain(|term| seen.insert(*term));
-        Self {
-            row,
-            standing: standing::standing(memory, now),
-            pinned: memory.pinned,
-            terms: terms.into(),
-        }
-    }
-}
-
-/// The members of one partition: unknown until first asked for, then kept up to date with every change.
-#[derive(Debug, Default)]
-pub(super) struct HotMembers {
-    size: usize,
-    members: Vec<Member>,
-    chosen_at: Option<Timestamp>,
-    /// Counts changes, so that a choice made outside the lock notices that it is outdated.
-    changes: u64,
-    /// A choice is being made in the background.
-    choosing: bool,
-}
-
-impl HotMembers {
-    /// Room for `size` members; pinned ones come on top, up to as many again.
-    pub(super) fn new(size: usize) -> Self {
-        Self {
-            size,
-            ..Self::default()
-        }
-    }
-
-    /// A row was added.
-    pub(super) fn added(&mut self, row: u32, memory: &Memory, terms: Vec<Term>) {
-        self.changes += 1;
-        let Some(now) = self.chosen_at else { return };
-        self.members.push(Member::new(row, memory, terms, now));
-        self.trim();
-    }
-
-    /// A row's standing has changed, its text has not.
-    pub(super) fn changed(&mut self, row: u32, memory: &Memory) {
-        self.changes += 1;
-        let Some(now) = self.chosen_at else { return };
-        let standing = standing::standing(memory, now);
-        if let Some(member) = self.members.iter_mut().find(|member| member.row == row) {
-            (member.standing, member.pinned) = (standing, memory.pinned);
-        } else if memory.pinned || self.admits(standing) {
-            let terms = terms(&memory.content, Side::Document);
-            self.members.push(Member::new(row, memory, terms, now));
-        } else {
-            return;
-        }
-        self.trim();
-    }
-
-    /// Whether a memory that is not pinned would be a member.
-    fn admits(&self, standing: f32) -> bool {
-        let others = || self.members.iter().filter(|member| !member.pinned);
-        others().count() < self.size || others().any(|member| member.standing < standing)
-    }
-
-    /// A row is gone. Its place stays empty until the next choice, unless many are.
-    pub(super) fn removed(&mut self, row: u32) {
-        self.changes += 1;
-        let before = self.members.len();
-        self.members.retain(|member| member.row != row);
-        if self.members.len() < before && self.members.len() * 2 < self.size {
-            self.chosen_at = None;
-        }
-    }
-
-    /// Rows have moved: the members must be chosen again.
-    pub(super) fn stale(&mut self) {
-        self.changes += 1;
-        self.chosen_at = None;
-        self.members.clear();
-    }
-
-    /// Whether a choice in the background is needed, and noted as begun.
-    fn begin_choosing(&mut self, now: Timestamp) -> bool {
-        let begin = !self.choosing && !self.is_fresh(now);
-        self.choosing |= begin;
-        begin
-    }
-
-    fn is_fresh(&self, now: Timestamp) -> bool {
-        self.chosen_at
-            .is_some_and(|at| (now.as_second() - at.as_second()).abs() < REFRESH_SECONDS)
-    }
-
-    fn install(&mut self, members: Vec<Member>, now: Timestamp) {
-        self.members = members;
-        self.chosen_at = Some(now);
-        self.trim();
-    }
-
-    /// Keeps the pinned and the highest others.
-    fn trim(&mut self) {
-        self.members.sort_by(|a, b| {
-            b.pinned
-                .cmp(&a.pinned)
-                .then(b.standing.total_cmp(&a.standing))
-        });
-        let pinned = self
-            .members
-            .iter()
-            .take_while(|member| member.pinned)
-            .count()
-            .min(self.size);
-        self.members.truncate(pinned + self.size);
-    }
-}
 
 /// The hot branch over the partitions of an index.
 #[derive(Debug, Clone)]

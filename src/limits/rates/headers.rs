@@ -1,0 +1,87 @@
+//! The rate headers: one level's figures in the two families that clients know.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+
+/// The tightest level's figures for the response headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateHeaders {
+    pub(super) limit: u32,
+    pub(super) remaining: u32,
+    pub(super) reset: Duration,
+    /// Time until as much can be counted again at every level, not the tightest alone.
+    pub(super) again: Duration,
+}
+
+const FAMILY: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+const OPENAI_REQUESTS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-requests"),
+    HeaderName::from_static("x-ratelimit-remaining-requests"),
+    HeaderName::from_static("x-ratelimit-reset-requests"),
+];
+const OPENAI_TOKENS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-tokens"),
+    HeaderName::from_static("x-ratelimit-remaining-tokens"),
+    HeaderName::from_static("x-ratelimit-reset-tokens"),
+];
+
+impl RateHeaders {
+    /// The figures of a refusal: nothing left until `reset`.
+    #[must_use]
+    pub fn spent(limit: u32, reset: Duration) -> Self {
+        Self {
+            limit,
+            remaining: 0,
+            reset,
+            again: reset,
+        }
+    }
+
+    /// Time until the same could be counted once more: a later refusal of this request must not name an earlier one.
+    #[must_use]
+    pub fn again(&self) -> Duration {
+        self.again
+    }
+
+    /// Both header families for requests: `X-RateLimit-*` (reset as Unix seconds) and OpenAI's (reset as a duration).
+    #[must_use]
+    pub fn requests(&self, now: jiff::Timestamp) -> [(HeaderName, HeaderValue); 6] {
+        let [limit, remaining, reset] = FAMILY;
+        let [a, b, c] = self.openai(OPENAI_REQUESTS);
+        let reset_at = now.as_second()
+            + i64::try_from(self.reset.as_secs()).unwrap_or(0)
+            + i64::from(self.reset.subsec_nanos() > 0);
+        [
+            (limit, self.limit.into()),
+            (remaining, self.remaining.into()),
+            (reset, reset_at.into()),
+            a,
+            b,
+            c,
+        ]
+    }
+
+    /// OpenAI's header family for tokens.
+    #[must_use]
+    pub fn tokens(&self) -> [(HeaderName, HeaderValue); 3] {
+        self.openai(OPENAI_TOKENS)
+    }
+
+    fn openai(&self, names: [HeaderName; 3]) -> [(HeaderName, HeaderValue); 3] {
+        let [limit, remaining, reset] = names;
+        let duration = format!("{}ms", self.reset.as_millis());
+        [
+            (limit, self.limit.into()),
+            (remaining, self.remaining.into()),
+            (
+                reset,
+                HeaderValue::try_from(duration).unwrap_or(HeaderValue::from_static("0ms")),
+            ),
+        ]
+    }
+}
