@@ -121,7 +121,7 @@ impl Search<'_> {
         for partition in self.partitions {
             passes.push(Pass::run(self.query, &terms, partition, self.deadline)?);
         }
-        let scale = Scale::over(&passes);
+        let scale = Scale::over(&passes, self.deadline)?;
         let mut candidates = Best::new(self.limit);
         for (at, (partition, pass)) in self.partitions.iter().zip(&passes).enumerate() {
             self.collect(at, partition, pass, &scale, &mut candidates)?;
@@ -169,7 +169,7 @@ impl Search<'_> {
         scale: &Scale,
         into: &mut Best,
     ) -> Result<(), Interrupted> {
-        let sums = scale.sums(self.weights, pass);
+        let sums = scale.sums(self.weights, pass, self.deadline)?;
         let now = self.now.as_millisecond();
         partition.chunks(
             pass.generation,

@@ -23,6 +23,14 @@ pub(super) enum Interrupted {
     Deadline,
 }
 
+/// Fails once `deadline` has passed.
+pub(super) fn in_time(deadline: Instant) -> Result<(), Interrupted> {
+    if Instant::now() >= deadline {
+        return Err(Interrupted::Deadline);
+    }
+    Ok(())
+}
+
 /// The searchable memories of one partition.
 #[derive(Debug)]
 pub struct Partition {
@@ -96,9 +104,7 @@ impl Partition {
         mut work: impl FnMut(&Columns, std::ops::Range<usize>),
     ) -> Result<(), Interrupted> {
         for start in (0..rows).step_by(CHUNK_ROWS) {
-            if Instant::now() >= deadline {
-                return Err(Interrupted::Deadline);
-            }
+            in_time(deadline)?;
             let columns = self.columns.read();
             if columns.generation != generation {
                 return Err(Interrupted::Moved);

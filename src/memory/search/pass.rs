@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Query;
 use super::columns::{Columns, NONE, Posting, Postings, Row};
-use super::partition::{CHUNK_ROWS, Interrupted, Partition};
+use super::partition::{CHUNK_ROWS, Interrupted, Partition, in_time};
 use super::terms::Term;
 
 /// BM25's saturation and length normalisation (the usual values).
@@ -202,9 +202,7 @@ impl Pass {
             .peekable();
         let mut start = 0;
         while terms.peek().is_some() {
-            if Instant::now() >= deadline {
-                return Err(Interrupted::Deadline);
-            }
+            in_time(deadline)?;
             partition.read(|columns| {
                 if columns.generation != self.generation {
                     return Err(Interrupted::Moved);

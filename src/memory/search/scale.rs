@@ -1,6 +1,11 @@
 //! Raw scores of different kinds on one scale: each kind is measured over everything that was searched, so that two partitions agree.
 
+use std::ops::Range;
+
+use tokio::time::Instant;
+
 use super::fusion::Weights;
+use super::partition::{CHUNK_ROWS, Interrupted, in_time};
 use super::pass::{Lexical, Pass};
 
 /// One kind of raw score, brought to 0..1.
@@ -12,6 +17,8 @@ struct Channel {
 
 /// Values whose sum is kept in `f32`.
 const BLOCK: usize = 1_024;
+/// Blocks between two looks at the deadline.
+const BLOCKS_PER_LOOK: usize = CHUNK_ROWS / BLOCK;
 
 impl Channel {
     fn new(low: f32, high: f32) -> Self {
@@ -24,9 +31,15 @@ impl Channel {
     }
 
     /// Rows without a vector are exactly 0 and say nothing about the mean.
-    fn between_mean_and_greatest<'a>(columns: impl Iterator<Item = &'a [f32]>) -> Self {
+    fn between_mean_and_greatest<'a>(
+        columns: impl Iterator<Item = &'a [f32]>,
+        deadline: Instant,
+    ) -> Result<Self, Interrupted> {
         let (mut sum, mut count, mut greatest) = (0f64, 0u32, f32::NEG_INFINITY);
-        for block in columns.flat_map(|values| values.chunks(BLOCK)) {
+        for (at, block) in columns.flat_map(|values| values.chunks(BLOCK)).enumerate() {
+            if at % BLOCKS_PER_LOOK == 0 {
+                in_time(deadline)?;
+            }
             // Eight of each, because the compiler may not reorder one sum of floats.
             let (mut sums, mut counts, mut highs) = ([0f32; 8], [0u32; 8], [greatest; 8]);
             let mut add = |values: &[f32]| {
@@ -46,22 +59,27 @@ impl Channel {
         }
         #[expect(clippy::cast_possible_truncation, reason = "a mean of cosines")]
         let mean = (sum / f64::from(count.max(1))) as f32;
-        Self::new(mean, greatest)
+        Ok(Self::new(mean, greatest))
     }
 
-    fn up_to_greatest<'a>(columns: impl Iterator<Item = &'a [Lexical]>) -> Self {
-        let scores = columns.flatten().map(|lexical| lexical.score);
-        Self::new(
-            0.0,
-            scores.fold(0.0, |high, x| if x > high { x } else { high }),
-        )
+    fn up_to_greatest<'a>(
+        columns: impl Iterator<Item = &'a [Lexical]>,
+        deadline: Instant,
+    ) -> Result<Self, Interrupted> {
+        let mut greatest = 0.0;
+        for chunk in columns.flat_map(|values| values.chunks(CHUNK_ROWS)) {
+            in_time(deadline)?;
+            let scores = chunk.iter().map(|lexical| lexical.score);
+            greatest = scores.fold(greatest, |high, x| if x > high { x } else { high });
+        }
+        Ok(Self::new(0.0, greatest))
     }
 
-    /// Adds `weight` x the scaled `values` to `sums`.
-    fn add(self, weight: f32, values: impl Iterator<Item = f32>, sums: &mut [f32]) {
+    /// Adds `weight` x the scaled values of `column` to `sums`.
+    fn add<T>(self, weight: f32, column: &[T], value: impl Fn(&T) -> f32, sums: &mut [f32]) {
         let Self { low, factor } = self;
-        for (sum, value) in sums.iter_mut().zip(values) {
-            *sum += weight * ((value - low) * factor).max(0.0);
+        for (sum, raw) in sums.iter_mut().zip(column) {
+            *sum += weight * ((value(raw) - low) * factor).max(0.0);
         }
     }
 }
@@ -76,36 +94,56 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn over(passes: &[Pass]) -> Self {
-        Self {
-            cosine: Channel::between_mean_and_greatest(passes.iter().map(|pass| &*pass.cosines)),
-            pair_cosine: Channel::between_mean_and_greatest(
-                passes.iter().map(|pass| &*pass.pair_cosines),
-            ),
-            lexical: Channel::up_to_greatest(passes.iter().map(|pass| &*pass.lexical)),
-            pair_lexical: Channel::up_to_greatest(passes.iter().map(|pass| &*pass.pair_lexical)),
-        }
+    pub(super) fn over(passes: &[Pass], deadline: Instant) -> Result<Self, Interrupted> {
+        let cosines = |of: fn(&Pass) -> &[f32]| {
+            Channel::between_mean_and_greatest(passes.iter().map(of), deadline)
+        };
+        let lexical =
+            |of: fn(&Pass) -> &[Lexical]| Channel::up_to_greatest(passes.iter().map(of), deadline);
+        Ok(Self {
+            cosine: cosines(|pass| &pass.cosines)?,
+            pair_cosine: cosines(|pass| &pass.pair_cosines)?,
+            lexical: lexical(|pass| &pass.lexical)?,
+            pair_lexical: lexical(|pass| &pass.pair_lexical)?,
+        })
     }
 
     /// The weighted sum of every row's channels. Outside dialogues a pair is its text.
-    pub(super) fn sums(&self, weights: &Weights, pass: &Pass) -> Vec<f32> {
-        let mut sums = vec![0.0; pass.rows];
-        let cosines = pass.cosines.iter().copied();
-        let lexical = pass.lexical.iter().map(|lexical| lexical.score);
-        if pass.dialogue {
-            self.cosine.add(weights.cosine, cosines, &mut sums);
-            let pairs = pass.pair_cosines.iter().copied();
-            self.pair_cosine.add(weights.pair_cosine, pairs, &mut sums);
-            self.lexical.add(weights.lexical, lexical, &mut sums);
-            let pairs = pass.pair_lexical.iter().map(|lexical| lexical.score);
-            self.pair_lexical
-                .add(weights.pair_lexical, pairs, &mut sums);
-        } else {
-            let weight = weights.cosine + weights.pair_cosine;
-            self.cosine.add(weight, cosines, &mut sums);
-            let weight = weights.lexical + weights.pair_lexical;
-            self.lexical.add(weight, lexical, &mut sums);
+    pub(super) fn sums(
+        &self,
+        weights: &Weights,
+        pass: &Pass,
+        deadline: Instant,
+    ) -> Result<Vec<f32>, Interrupted> {
+        let (mut cosine, mut lexical) = (weights.cosine, weights.lexical);
+        if !pass.dialogue {
+            cosine += weights.pair_cosine;
+            lexical += weights.pair_lexical;
         }
-        sums
+        let mut sums = vec![0.0; pass.rows];
+        for (at, sums) in sums.chunks_mut(CHUNK_ROWS).enumerate() {
+            in_time(deadline)?;
+            let start = at * CHUNK_ROWS;
+            let rows = start..start + sums.len();
+            self.cosine
+                .add(cosine, part(&pass.cosines, &rows), |x| *x, sums);
+            let score = |lexical: &Lexical| lexical.score;
+            self.lexical
+                .add(lexical, part(&pass.lexical, &rows), score, sums);
+            if pass.dialogue {
+                let pairs = part(&pass.pair_cosines, &rows);
+                self.pair_cosine
+                    .add(weights.pair_cosine, pairs, |x| *x, sums);
+                let pairs = part(&pass.pair_lexical, &rows);
+                self.pair_lexical
+                    .add(weights.pair_lexical, pairs, score, sums);
+            }
+        }
+        Ok(sums)
     }
+}
+
+/// The values of these rows; none of a column that is left out.
+fn part<'a, T>(column: &'a [T], rows: &Range<usize>) -> &'a [T] {
+    column.get(rows.clone()).unwrap_or_default()
 }
