@@ -13,10 +13,12 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::hot::{Inline, hot_members};
+use super::partition::Interrupted;
 use super::pass::{K1, Pass, TermWeights};
+use super::scale::Scale;
 use super::{
     ColdBranch, Hit, HotBranch, HotSet, Index, IndexSettings, Partition, Query, SearchError,
-    query_text, search_partitions,
+    Weights, query_text, search_partitions,
 };
 use crate::auth::Scope;
 use crate::ids::{AgentId, MemoryId, OrgId};
@@ -372,6 +374,21 @@ fn a_deadline_in_the_past_stops_the_search() {
         ),
         Err(SearchError::Deadline)
     ));
+}
+
+#[test]
+fn a_deadline_that_passes_after_the_pass_stops_the_search() {
+    let key = key(None);
+    let partitions = [partition(&key, [memory(&key, "tea")])];
+    let (query, weights) = (words("tea"), &Weights::CHOSEN);
+    let terms = TermWeights::new(&query, &partitions);
+    let passes = [Pass::run(&query, &terms, &partitions[0], far()).unwrap()];
+    let late = Scale::over(&passes, Instant::now());
+    assert_eq!(late.err(), Some(Interrupted::Deadline));
+    let scale = Scale::over(&passes, far()).unwrap();
+    let late = scale.sums(weights, &passes[0], Instant::now());
+    assert_eq!(late.err(), Some(Interrupted::Deadline));
+    assert_eq!(scale.sums(weights, &passes[0], far()).unwrap(), [0.95]);
 }
 
 #[test]
