@@ -47,8 +47,9 @@ use ibex::tasks::Tasks;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use notes::{note, question};
 
@@ -61,10 +62,7 @@ const ASSEMBLIES: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let most = most_memories();
     let smaller = [1_000, 10_000, 100_000];
     let sizes = smaller.into_iter().filter(|size| *size < most);
@@ -74,6 +72,10 @@ fn main() {
     println!(
         "memories  cores    p50     p99     max    cpu    cold ok/late   hot ok/late   past the wall: p50  p99  max"
     );
+    let load = Load::start();
+    let past = timers(&runtime);
+    load.stop();
+    println!("{:>74}busy:    {past}", "a mere timer of 40 ms, ");
     for size in sizes.chain([most]) {
         let bench = runtime.block_on(Bench::new(size));
         println!("{size:>8}  idle  {}", bench.assemblies(&runtime));
@@ -150,7 +152,7 @@ impl Bench {
     }
 
     /// Assemblies one after the other, as a task of the runtime like a request's.
-    fn assemblies(&self, runtime: &tokio::runtime::Runtime) -> String {
+    fn assemblies(&self, runtime: &Runtime) -> String {
         let (app, who, size) = (self.app.clone(), self.who.clone(), self.size);
         let (done, result) = oneshot::channel();
         let cpu = cpu_seconds();
@@ -207,6 +209,26 @@ impl Bench {
             ms(worst)
         )
     }
+}
+
+/// How late the machine wakes a task whose time has come: what no assembly can be better than.
+fn timers(runtime: &Runtime) -> String {
+    const TIMERS: usize = 100;
+    let wait = Duration::from_millis(40);
+    let (done, result) = oneshot::channel();
+    let tasks = Tasks::new();
+    runtime.block_on(async {
+        tasks.spawn(async move {
+            let mut past = Vec::with_capacity(TIMERS);
+            for _ in 0..TIMERS {
+                let end = Instant::now() + wait;
+                sleep_until(end).await;
+                past.push(ms(end.elapsed()));
+            }
+            drop(done.send(past));
+        });
+        spread(result.await.unwrap())
+    })
 }
 
 /// Creates an organisation and an agent; its agent-wide memories are what is searched.
