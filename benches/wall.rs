@@ -78,9 +78,9 @@ fn main() {
     println!("{:>74}busy:    {past}", "a mere timer of 40 ms, ");
     for size in sizes.chain([most]) {
         let bench = runtime.block_on(Bench::new(size));
-        println!("{size:>8}  idle  {}", bench.assemblies(&runtime));
+        println!("{size:>8}  idle  {}", bench.assemblies(&runtime, true));
         let load = Load::start();
-        println!("{size:>8}  busy  {}", bench.assemblies(&runtime));
+        println!("{size:>8}  busy  {}", bench.assemblies(&runtime, false));
         load.stop();
         if size == most {
             println!("\n{}", bench.search_past_its_deadline());
@@ -151,8 +151,8 @@ impl Bench {
         }
     }
 
-    /// Assemblies one after the other, as a task of the runtime like a request's.
-    fn assemblies(&self, runtime: &Runtime) -> String {
+    /// Assemblies one after the other, as a task of the runtime like a request's. Beside other work of the process their CPU time cannot be told.
+    fn assemblies(&self, runtime: &Runtime, idle: bool) -> String {
         let (app, who, size) = (self.app.clone(), self.who.clone(), self.size);
         let (done, result) = oneshot::channel();
         let cpu = cpu_seconds();
@@ -167,7 +167,11 @@ impl Bench {
             });
             let samples = result.await.unwrap();
             let cpu = (cpu_seconds() - cpu) * 1_000.0 / ASSEMBLIES as f64;
-            summary(&samples, cpu, self.app.config.context.deadline_ms as f64)
+            summary(
+                &samples,
+                idle.then_some(cpu),
+                self.app.config.context.deadline_ms as f64,
+            )
         })
     }
 
@@ -307,7 +311,8 @@ async fn assemble(app: &App, who: &Principal, question: &str) -> Sample {
     }
 }
 
-fn summary(samples: &[Sample], cpu: f64, wall: f64) -> String {
+fn summary(samples: &[Sample], cpu: Option<f64>, wall: f64) -> String {
+    let cpu = cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.2}"));
     let count = |branch, outcome| {
         samples
             .iter()
@@ -328,7 +333,7 @@ fn summary(samples: &[Sample], cpu: f64, wall: f64) -> String {
         .collect();
     let all = samples.iter().map(|sample| sample.ms).collect();
     format!(
-        "{}  {cpu:>6.2}  {:>12}  {:>12}    {}",
+        "{}  {cpu:>6}  {:>12}  {:>12}    {}",
         spread(all),
         fates("cold"),
         fates("hot"),
