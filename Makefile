@@ -61,7 +61,7 @@ openapi: ## The OpenAPI document is valid and in step with the error codes
 	$(call section,OpenAPI document)
 	@$(setup) && "$$PYTHON" tests/tools/check_openapi.py src/server/openapi.json src/error.rs
 
-CHARTS := $(wildcard charts/*/Chart.yaml deploy/*/Chart.yaml)
+CHARTS := $(wildcard helm/*/Chart.yaml)
 
 chart: ## The Helm chart renders to valid manifests
 ifneq ($(CHARTS),)
