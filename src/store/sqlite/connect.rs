@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error::OpenError;
 use super::migrations;
@@ -11,6 +11,9 @@ use crate::store::files;
 
 /// Prepared statements kept for each connection: more than there are different statements.
 const STATEMENTS: usize = 64;
+
+/// Pause between two attempts.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// Where the file is, and how long a statement waits for another process's lock.
 #[derive(Debug, Clone)]
@@ -38,9 +41,28 @@ impl Database {
         drop(files::open_private(&path)?);
         let database = Self { path, busy_timeout };
         let conn = database.connect()?;
-        conn.pragma_update(None, "journal_mode", "WAL")?;
+        database.patiently(|| conn.pragma_update(None, "journal_mode", "WAL"))?;
         migrations::migrate(&conn)?;
         Ok(database)
+    }
+
+    /// Tries again while another process holds the file. The engine's own busy handler is not asked where waiting could be a deadlock, and
+    /// changing the journal mode is such a place: processes that start together met an error there.
+    fn patiently<T>(&self, attempt: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let result = attempt();
+            let busy = result
+                .as_ref()
+                .err()
+                .and_then(rusqlite::Error::sqlite_error_code)
+                == Some(ErrorCode::DatabaseBusy);
+            if !busy || waited >= self.busy_timeout {
+                return result;
+            }
+            std::thread::park_timeout(RETRY);
+            waited += RETRY;
+        }
     }
 
     /// A connection for reads only.
