@@ -25,6 +25,7 @@ pub mod policy;
 pub mod limits;
 pub mod providers;
 pub mod memory;
+pub mod session;
 pub mod store;
 pub mod tokens;
 pub mod server;

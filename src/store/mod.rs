@@ -6,6 +6,7 @@
 pub mod sqlite;
 pub mod keys;
 mod files;
+mod sessions;
 mod types;
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
+pub use sessions::{SessionStore, StoredState};
 pub use types::{
     Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome,
     ListFilter, ListPage, NewDirective, Org, OrgStatus, StoredToken,
@@ -93,6 +95,24 @@ pub trait DirectiveStore: Send + Sync {
         agent: AgentId,
         version: u32,
     ) -> Result<DirectiveVersion, StoreError>;
+    /// One version.
+    async fn directive_version(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        version: u32,
+    ) -> Result<Option<DirectiveVersion>, StoreError>;
+    /// Takes a version out of use for good: it leaves the stack of activations, so that what was active before it is active again, and
+    /// it cannot be promoted any more. Sessions that pinned it rotate. Revoking twice keeps the first time.
+    async fn revoke_directive(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        version: u32,
+        at: jiff::Timestamp,
+    ) -> Result<DirectiveVersion, StoreError>;
+    /// The revoked versions of an agent, in ascending order.
+    async fn revoked_directives(&self, org: OrgId, agent: AgentId) -> Result<Vec<u32>, StoreError>;
     /// Makes the version that was active before the current one active again.
     async fn rollback_directive(
         &self,
@@ -148,6 +168,15 @@ pub trait MemoryStore: Send + Sync {
         ids: Vec<MemoryId>,
         at: jiff::Timestamp,
     ) -> Result<(), StoreError>;
+    /// The memories of `ids` that one of `partitions` holds, whatever their status but `forgotten`, in any order.
+    async fn memories_by_id(
+        &self,
+        partitions: &[PartitionKey],
+        ids: &[MemoryId],
+    ) -> Result<Vec<Memory>, StoreError>;
+    /// The revision of the last change that took a memory of one of `partitions` out of circulation; 0 when there was none. It sees
+    /// what any process has committed before the call, is cheap enough for every request, and never waits for the writer.
+    fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError>;
     /// How many active memories a partition holds.
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;
 }
@@ -168,6 +197,6 @@ pub trait ChangeFeed: Send + Sync {
 }
 
 /// Everything durable.
-pub trait Store: IdentityStore + DirectiveStore + MemoryStore + ChangeFeed {}
+pub trait Store: IdentityStore + DirectiveStore + MemoryStore + SessionStore + ChangeFeed {}
 
-impl<T: IdentityStore + DirectiveStore + MemoryStore + ChangeFeed> Store for T {}
+impl<T: IdentityStore + DirectiveStore + MemoryStore + SessionStore + ChangeFeed> Store for T {}

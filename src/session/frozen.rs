@@ -1,0 +1,349 @@
+//! What is frozen: rendered text with the places of the memories in it, so that one of them can leave without the rest changing.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{SessionKey, SessionNonce};
+use crate::ids::MemoryId;
+use crate::tokens::TokenCounts;
+
+/// Why an epoch replaced another one (design, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotationReason {
+    /// A memory that had been sent was forgotten.
+    Forget,
+    /// The pinned directive version was revoked.
+    Revoked,
+    /// What was injected before no longer fits beside the conversation.
+    OverBudget,
+    /// The cache state was lost and could not be rendered again to the same bytes.
+    StateLost,
+}
+
+impl RotationReason {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [
+        Self::Forget,
+        Self::Revoked,
+        Self::OverBudget,
+        Self::StateLost,
+    ];
+
+    /// The text in headers, events, metrics and the store.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Forget => "forget",
+            Self::Revoked => "revoked",
+            Self::OverBudget => "over_budget",
+            Self::StateLost => "state_lost",
+        }
+    }
+
+    /// The reason with this text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|r| r.as_str() == text)
+    }
+}
+
+/// One memory inside an envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Item {
+    id: MemoryId,
+    start: u32,
+    end: u32,
+}
+
+/// Memories inside one envelope, as the inside of a JSON string: it is spliced into a request as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enveloped {
+    json: Bytes,
+    items: Box<[Item]>,
+    tokens: TokenCounts,
+}
+
+impl Enveloped {
+    /// Takes rendered text. `items` are the places of the memories in it, in order; what stands between two of them belongs to the one
+    /// before.
+    #[must_use]
+    pub fn new(json: String, items: &[(MemoryId, Range<usize>)], tokens: TokenCounts) -> Self {
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let items = items
+            .iter()
+            .map(|(id, range)| Item {
+                id: *id,
+                start: place(range.start),
+                end: place(range.end),
+            })
+            .collect();
+        Self {
+            json: json.into(),
+            items,
+            tokens,
+        }
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// The memories, in their order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryId> {
+        self.items.iter().map(|item| item.id)
+    }
+
+    /// What it costs.
+    #[must_use]
+    pub fn tokens(&self) -> TokenCounts {
+        self.tokens
+    }
+
+    /// The same without the memories of `gone`; nothing when none is left.
+    #[must_use]
+    pub fn without(&self, gone: &[MemoryId]) -> Option<Self> {
+        if self.items.iter().all(|item| gone.contains(&item.id)) {
+            return None;
+        }
+        let mut json = BytesMut::with_capacity(self.json.len());
+        let (mut items, mut copied, mut cut) = (Vec::with_capacity(self.items.len()), 0, 0);
+        for item in &self.items {
+            if gone.contains(&item.id) {
+                let start = item.start as usize;
+                json.extend_from_slice(self.json.get(copied..start).unwrap_or_default());
+                copied = item.end as usize;
+                cut += item.end - item.start;
+            } else {
+                items.push(Item {
+                    start: item.start - cut,
+                    end: item.end - cut,
+                    ..*item
+                });
+            }
+        }
+        json.extend_from_slice(self.json.get(copied..).unwrap_or_default());
+        let tokens = self.tokens.scaled(json.len(), self.json.len());
+        Some(Self {
+            json: json.freeze(),
+            items: items.into(),
+            tokens,
+        })
+    }
+}
+
+/// The session-open snapshot: memories that stand highest whatever is asked.
+pub type Snapshot = Enveloped;
+
+/// What a turn got: recalled memories, a change of the working state, or both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    owner: Arc<SessionKey>,
+    recall: Option<Enveloped>,
+    state: Option<StateDelta>,
+    nonce_epoch: u32,
+}
+
+/// A change of the working state, rendered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDelta {
+    /// The inside of a JSON string.
+    pub json: Bytes,
+    /// The version it starts from; 0 is the empty state.
+    pub from: u32,
+    /// The version it leads to.
+    pub to: u32,
+    /// What it costs.
+    pub tokens: TokenCounts,
+}
+
+impl Block {
+    /// A block of `owner`'s session; nothing when it would be empty.
+    #[must_use]
+    pub fn new(
+        owner: Arc<SessionKey>,
+        nonce_epoch: u32,
+        recall: Option<Enveloped>,
+        state: Option<StateDelta>,
+    ) -> Option<Self> {
+        (recall.is_some() || state.is_some()).then_some(Self {
+            owner,
+            recall,
+            state,
+            nonce_epoch,
+        })
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn owner(&self) -> &SessionKey {
+        &self.owner
+    }
+
+    /// The epoch whose nonce it bears.
+    #[must_use]
+    pub fn nonce_epoch(&self) -> u32 {
+        self.nonce_epoch
+    }
+
+    /// The recalled memories.
+    #[must_use]
+    pub fn recall(&self) -> Option<&Enveloped> {
+        self.recall.as_ref()
+    }
+
+    /// The change of the working state.
+    #[must_use]
+    pub fn state(&self) -> Option<&StateDelta> {
+        self.state.as_ref()
+    }
+
+    /// The memories in it.
+    pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
+        self.recall.iter().flat_map(Enveloped::ids)
+    }
+
+    /// What it costs.
+    #[must_use]
+    pub fn tokens(&self) -> TokenCounts {
+        let state = self
+            .state
+            .as_ref()
+            .map_or(TokenCounts::default(), |s| s.tokens);
+        self.recall
+            .as_ref()
+            .map_or(state, |r| r.tokens().plus(state))
+    }
+
+    /// Its bytes in the inside of a JSON string, in pieces.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        let state = self.state.as_ref().map(|s| &s.json);
+        self.recall
+            .as_ref()
+            .map(Enveloped::json)
+            .into_iter()
+            .chain(state)
+    }
+
+    /// The first 16 bytes of the SHA-256 over its bytes.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 16] {
+        let mut hash = Sha256::new();
+        for piece in self.pieces() {
+            hash.update((piece.len() as u64).to_le_bytes());
+            hash.update(piece);
+        }
+        let mut digest = [0; 16];
+        digest
+            .iter_mut()
+            .zip(hash.finalize())
+            .for_each(|(d, h)| *d = h);
+        digest
+    }
+
+    /// The same without the memories of `gone`; nothing when nothing is left.
+    #[must_use]
+    pub fn without(&self, gone: &[MemoryId]) -> Option<Self> {
+        Self::new(
+            Arc::clone(&self.owner),
+            self.nonce_epoch,
+            self.recall.as_ref().and_then(|r| r.without(gone)),
+            self.state.clone(),
+        )
+    }
+}
+
+/// What a turn got, for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing: nothing was relevant, or recall was degraded.
+    Nothing,
+    /// This block.
+    Block(Arc<Block>),
+}
+
+impl Outcome {
+    /// The block, if there is one.
+    #[must_use]
+    pub fn block(&self) -> Option<&Arc<Block>> {
+        match self {
+            Self::Nothing => None,
+            Self::Block(block) => Some(block),
+        }
+    }
+
+    /// The same without the memories of `gone`.
+    #[must_use]
+    pub fn without(&self, gone: &[MemoryId]) -> Self {
+        match self {
+            Self::Block(block) if block.ids().any(|id| gone.contains(&id)) => block
+                .without(gone)
+                .map_or(Self::Nothing, |b| Self::Block(Arc::new(b))),
+            Self::Nothing | Self::Block(_) => self.clone(),
+        }
+    }
+}
+
+/// Region A of one epoch: what stands before and behind the client's own leading system text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// Whose it is.
+    pub owner: Arc<SessionKey>,
+    /// Its number; 0 is a session that could only be opened degraded, which freezes nothing.
+    pub epoch: u32,
+    /// The epoch that the nonce is derived from.
+    pub nonce_epoch: u32,
+    /// What marks the session's envelopes as ours.
+    pub nonce: SessionNonce,
+    /// The pinned directive's version.
+    pub directive: Option<u32>,
+    /// Framing, platform policy and directive: the inside of a JSON string, the same for every session of the agent.
+    pub head: Bytes,
+    /// The line that names the nonce: the inside of a JSON string.
+    pub line: Bytes,
+    /// The snapshot behind it.
+    pub snapshot: Option<Snapshot>,
+    /// What head and line cost.
+    pub tokens: TokenCounts,
+    /// Why it replaced another one.
+    pub reason: Option<RotationReason>,
+}
+
+impl Opening {
+    /// SHA-256 over the bytes of Region A that are ibex's own.
+    #[must_use]
+    pub fn sha256(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let snapshot = self.snapshot.as_ref().map(Enveloped::json);
+        for piece in [Some(&self.head), Some(&self.line), snapshot]
+            .into_iter()
+            .flatten()
+        {
+            hash.update((piece.len() as u64).to_le_bytes());
+            hash.update(piece);
+        }
+        hash.finalize().into()
+    }
+
+    /// The memories of the snapshot.
+    pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
+        self.snapshot.iter().flat_map(Enveloped::ids)
+    }
+
+    /// The next epoch, which lost the memories of `gone` and keeps every other byte.
+    #[must_use]
+    pub fn without(&self, gone: &[MemoryId]) -> Self {
+        Self {
+            epoch: self.epoch.saturating_add(1),
+            snapshot: self.snapshot.as_ref().and_then(|s| s.without(gone)),
+            reason: Some(RotationReason::Forget),
+            ..self.clone()
+        }
+    }
+}
