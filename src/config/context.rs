@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// One block a request: directive, safety sentence, memories (ADR-0070).
+    /// What was sent once in a session is sent again byte for byte, so the provider's prompt cache stays whole.
     #[default]
+    Stable,
+    /// One block a request: directive, safety sentence, memories (ADR-0070).
     Assembled,
 }
 
@@ -56,8 +58,14 @@ pub struct ContextConfig {
     pub cold_limit: usize,
     /// Most tokens of memory text in one request.
     pub recall_tokens: u32,
-    /// Most tokens of the session-open snapshot. The `assembled` layout has none, so only 0 is valid.
+    /// Most tokens of memory text in the session-open snapshot; 0 = no snapshot. The `assembled` layout has none.
     pub snapshot_tokens: u32,
+    /// Most memories in the session-open snapshot.
+    pub snapshot_items: usize,
+    /// The operator's own rules, before every directive of every agent (`stable` layout); empty = none.
+    pub platform_policy: String,
+    /// Greatest platform policy, in tokens of `o200k_base`.
+    pub platform_policy_tokens: u32,
     /// Whether the relevance gate decides what is worth injecting.
     pub recall_gate: Switch,
     /// Candidates whose relevance is below this are dropped before scoring; below 0.5.
@@ -82,7 +90,7 @@ impl Default for ContextConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            layout: Layout::Assembled,
+            layout: Layout::Stable,
             deadline_ms: 40,
             timeout_ms: 45,
             directive_timeout_ms: 5,
@@ -91,7 +99,10 @@ impl Default for ContextConfig {
             hot_limit: 20,
             cold_limit: 50,
             recall_tokens: 2_000,
-            snapshot_tokens: 0,
+            snapshot_tokens: 1_500,
+            snapshot_items: 40,
+            platform_policy: String::new(),
+            platform_policy_tokens: 2_000,
             recall_gate: Switch::On,
             relevance_floor: 0.15,
             score_schema: ScoreSchema::Composite,

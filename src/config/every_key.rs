@@ -10,7 +10,7 @@ use crate::tokens::Family;
 use super::{
     AuthConfig, AuthStyle, Config, ContextConfig, Effect, Environment, IssuerConfig, KeyConfig,
     KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig, ProviderConfig,
-    RateLimitConfig, RuleConfig, ServerConfig, StoreConfig, SystemRole, UpstreamConfig,
+    RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -24,6 +24,7 @@ pub(super) fn every_key() -> Config {
         store: StoreConfig::default(),
         keys: KeysConfig {
             token_digest: some_text(),
+            session: some_text(),
         },
         auth: AuthConfig {
             issuers: vec![issuer()],
@@ -37,6 +38,7 @@ pub(super) fn every_key() -> Config {
             rules: vec![rule()],
         },
         context: ContextConfig::default(),
+        session: SessionConfig::default(),
         memory: MemoryConfig::default(),
     }
 }
@@ -93,6 +95,7 @@ fn model() -> ModelConfig {
         max_output_tokens: Some(1),
         tokenizer: Some(Family::Unknown),
         system_role: Some(SystemRole::default()),
+        recall: Some(RecallPlace::default()),
     }
 }
 

@@ -28,6 +28,7 @@ mod memory;
 mod policy;
 mod providers;
 mod server;
+mod session;
 mod store;
 
 use serde::{Deserialize, Serialize};
@@ -42,8 +43,11 @@ pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use limits::{LimitOverride, RateLimitConfig};
 pub use memory::MemoryConfig;
 pub use policy::{Effect, PolicyConfig, RuleConfig};
-pub use providers::{AuthStyle, ModelConfig, ProviderConfig, SystemRole, UpstreamConfig};
+pub use providers::{
+    AuthStyle, ModelConfig, ProviderConfig, RecallPlace, SystemRole, UpstreamConfig,
+};
 pub use server::{LogConfig, LogFormat, ServerConfig};
+pub use session::SessionConfig;
 pub use store::{KeysConfig, StoreConfig};
 
 /// OpenAI's own base URL.
@@ -90,6 +94,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// Context assembly.
     pub context: ContextConfig,
+    /// Frozen sessions.
+    pub session: SessionConfig,
     /// Memory limits.
     pub memory: MemoryConfig,
 }

@@ -84,6 +84,17 @@ pub enum SystemRole {
     None,
 }
 
+/// How a turn's recalled memories stand beside the user message that opened it (`stable` layout).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecallPlace {
+    /// The first text of that message: fits every template.
+    #[default]
+    Inline,
+    /// A user message of its own just before it, for models that take two user messages in a row.
+    Separate,
+}
+
 /// What is known of the models that match a pattern. Absent fields come from the built-in catalogue, else from the defaults.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,4 +119,7 @@ pub struct ModelConfig {
     /// `multi`, `single` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_role: Option<SystemRole>,
+    /// `inline` or `separate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<RecallPlace>,
 }

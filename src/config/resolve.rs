@@ -1,7 +1,7 @@
 //! From the configuration as written to the one in use: secret files are read, and defaults that depend on other keys follow them.
 
 use super::fault::Fault;
-use super::{Config, ContextConfig, KeyConfig};
+use super::{Config, ContextConfig, KeyConfig, Layout};
 
 /// Time kept for ranking, packing and formatting when `context.timeout_ms` follows `context.deadline_ms`, in milliseconds.
 const AFTER_RETRIEVAL_MS: u64 = 5;
@@ -9,6 +9,9 @@ const AFTER_RETRIEVAL_MS: u64 = 5;
 /// Completes `config`; `is_set` tells whether a key was written.
 pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     follow_deadlines(&mut config.context, is_set);
+    if config.context.layout == Layout::Assembled && !is_set("context.snapshot_tokens") {
+        config.context.snapshot_tokens = 0;
+    }
     let mut faults = Vec::new();
     for (i, issuer) in config.auth.issuers.iter_mut().enumerate() {
         for (k, key) in issuer.keys.iter_mut().enumerate() {

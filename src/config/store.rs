@@ -36,12 +36,16 @@ pub struct KeysConfig {
     /// Keys the digests of stored tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_digest: Option<String>,
+    /// Keys session names, nonces and chain hashes; derived from the token digest key when unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
 }
 
 impl std::fmt::Debug for KeysConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeysConfig")
             .field("token_digest", &self.token_digest.as_ref().map(|_| "<set>"))
+            .field("session", &self.session.as_ref().map(|_| "<set>"))
             .finish()
     }
 }

@@ -1,6 +1,6 @@
 //! What is known of models: window, greatest answer, tokenizer, system messages.
 
-use crate::config::{ModelConfig, SystemRole};
+use crate::config::{ModelConfig, RecallPlace, SystemRole};
 use crate::tokens::Family;
 
 /// The capabilities of one model.
@@ -14,6 +14,8 @@ pub struct ModelProfile {
     pub family: Family,
     /// How many system messages its template takes.
     pub system_role: SystemRole,
+    /// Where recalled memories stand.
+    pub recall: RecallPlace,
 }
 
 /// A family of models by the start of their name, the longest prefix first where two overlap.
@@ -64,12 +66,18 @@ impl ModelProfile {
                 max_output: k.max_output,
                 family: k.family,
                 system_role: SystemRole::Multi,
+                recall: match k.family {
+                    // OpenAI's own models take any sequence of roles.
+                    Family::O200kBase | Family::Cl100kBase => RecallPlace::Separate,
+                    Family::Claude | Family::Unknown => RecallPlace::Inline,
+                },
             });
         let mut profile = built_in.unwrap_or(Self {
             context_window: default_window,
             max_output: default_window / 2,
             family: Family::Unknown,
             system_role: SystemRole::Single,
+            recall: RecallPlace::Inline,
         });
         if let Some(own) = configured {
             if let Some(window) = own.context_window {
@@ -79,6 +87,7 @@ impl ModelProfile {
             profile.max_output = own.max_output_tokens.unwrap_or(profile.max_output);
             profile.family = own.tokenizer.unwrap_or(profile.family);
             profile.system_role = own.system_role.unwrap_or(profile.system_role);
+            profile.recall = own.recall.unwrap_or(profile.recall);
         }
         profile
     }

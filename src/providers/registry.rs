@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, Uri, header};
 
 use crate::config::{AuthStyle, Config, ModelConfig};
 use crate::policy::compile_glob;
+use crate::session::Lane;
 
 use super::catalogue::ModelProfile;
 use super::endpoint::Endpoint;
@@ -103,6 +104,8 @@ pub struct Route {
     pub upstream_model: Option<Arc<str>>,
     /// What is known of the model.
     pub profile: ModelProfile,
+    /// Provider and model as they are called: what frozen state belongs to.
+    pub lane: Lane,
 }
 
 #[derive(Debug)]
@@ -182,9 +185,11 @@ impl Registry {
         let provider = entry
             .and_then(|e| e.provider.as_ref())
             .or(self.default.as_ref())?;
+        let upstream_model = entry.and_then(|e| e.upstream_model.clone());
         Some(Route {
+            lane: Lane::new(provider.name(), upstream_model.as_deref().unwrap_or(model)),
             provider: Arc::clone(provider),
-            upstream_model: entry.and_then(|e| e.upstream_model.clone()),
+            upstream_model,
             profile: ModelProfile::of(model, entry.map(|e| &e.config), self.default_window),
         })
     }

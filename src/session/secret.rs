@@ -10,7 +10,7 @@ use hmac::digest::Key;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::{ChainHash, SessionKey};
+use super::{Anchor, ChainHash, SessionKey};
 use crate::auth::Scope;
 use crate::ids::SessionId;
 
@@ -93,9 +93,9 @@ impl SessionSecret {
         SessionNonce(short::<NONCE_BYTES>(mac).into())
     }
 
-    /// The id of the assembly for a turn.
+    /// The id of the assembly for a turn. It follows from the anchor, which stays the same when a history's beginning is cut off.
     #[must_use]
-    pub fn assembly(&self, turn: &ChainHash) -> String {
+    pub fn assembly(&self, turn: &Anchor) -> String {
         let mut mac = self.keyed("assembly");
         mac.update(turn.as_bytes());
         short::<ASSEMBLY_BYTES>(mac)

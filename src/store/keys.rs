@@ -10,12 +10,18 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use hmac::digest::Key;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
 use super::files;
 use crate::config::KeysConfig;
 use crate::seams::Entropy;
 
 /// The name of the token digest key, in the file and in `[keys]`.
 const TOKEN_DIGEST: &str = "token_digest";
+/// The name of the session key in `[keys]`.
+const SESSION: &str = "session";
 /// Standard base64; the padding may be missing, as many tools leave it away.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -31,6 +37,18 @@ impl SecretKey {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// A key for another purpose: HMAC-SHA-256 of the purpose's name under this one. It gives nothing away about this key.
+    fn derived(&self, purpose: &str) -> Self {
+        let mut block = Key::<Hmac<Sha256>>::default();
+        block.iter_mut().zip(self.0).for_each(|(slot, byte)| *slot = byte);
+        let mut mac = Hmac::<Sha256>::new(&block);
+        mac.update(b"ibex key: ");
+        mac.update(purpose.as_bytes());
+        let mut key = [0; 32];
+        key.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
+        Self(key)
     }
 
     /// Reads base64 of exactly 32 bytes.
@@ -90,6 +108,8 @@ pub enum KeysError {
 pub struct ServerKeys {
     /// Keys the digests of stored tokens.
     pub token_digest: SecretKey,
+    /// Keys what sessions are known by.
+    pub session: SecretKey,
 }
 
 impl ServerKeys {
@@ -113,7 +133,14 @@ impl ServerKeys {
             Some(text) => SecretKey::decode(text).ok_or(KeysError::Configured(TOKEN_DIGEST))?,
             None => KeyFile::beside(store_path).load_or_create(entropy)?,
         };
-        Ok(Self { token_digest })
+        let session = match &configured.session {
+            Some(text) => SecretKey::decode(text).ok_or(KeysError::Configured(SESSION))?,
+            None => token_digest.derived(SESSION),
+        };
+        Ok(Self {
+            token_digest,
+            session,
+        })
     }
 }
 
@@ -218,6 +245,7 @@ mod tests {
             store,
             &KeysConfig {
                 token_digest: configured.map(str::to_owned),
+                session: None,
             },
             &SystemEntropy,
         )

@@ -4,6 +4,7 @@
 //! the feed up to revision `r` is exactly the store at `r`, whichever process wrote. `keys` holds the server keys beside the store.
 
 pub mod sqlite;
+pub mod shared;
 pub mod keys;
 mod files;
 mod sessions;

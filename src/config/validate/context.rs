@@ -1,6 +1,7 @@
 //! Context assembly and memory limits.
 
 use super::super::{ContextConfig, Layout, MemoryConfig};
+use crate::tokens::Counter;
 use super::Faults;
 
 pub(super) fn context(context: &ContextConfig, faults: &mut Faults) {
@@ -25,16 +26,26 @@ pub(super) fn context(context: &ContextConfig, faults: &mut Faults) {
         "context.formatter_nonce_bytes",
         "must be 1 to 64",
     );
-    match context.layout {
-        Layout::Assembled => {
-            let reason = "must be 0: the assembled layout has no snapshot";
-            faults.require(
-                context.snapshot_tokens == 0,
-                "context.snapshot_tokens",
-                reason,
-            );
-        }
+    if context.layout == Layout::Assembled {
+        let reason = "must be 0: the assembled layout has no snapshot";
+        faults.require(
+            context.snapshot_tokens == 0,
+            "context.snapshot_tokens",
+            reason,
+        );
+        let reason = "must be empty: the assembled layout has no platform policy";
+        faults.require(
+            context.platform_policy.is_empty(),
+            "context.platform_policy",
+            reason,
+        );
     }
+    faults.require(
+        context.snapshot_tokens == 0 || context.snapshot_items > 0,
+        "context.snapshot_items",
+        "0 leaves context.snapshot_tokens unused; set that to 0 to have no snapshot",
+    );
+    platform_policy(context, faults);
     faults.require(
         context.default_context_window > 0,
         "context.default_context_window",
@@ -49,6 +60,20 @@ pub(super) fn context(context: &ContextConfig, faults: &mut Faults) {
         context.reserve_min <= context.reserve_max,
         "context.reserve_min",
         "must not be above context.reserve_max",
+    );
+}
+
+/// The policy is part of every prompt and never cut, so a long one stops the start.
+fn platform_policy(context: &ContextConfig, faults: &mut Faults) {
+    if context.platform_policy.is_empty() {
+        return;
+    }
+    let tokens = Counter::new([0; 32], 0).counts(&context.platform_policy).o200k;
+    let cap = context.platform_policy_tokens;
+    faults.require(
+        tokens <= cap,
+        "context.platform_policy",
+        format!("has {tokens} tokens; context.platform_policy_tokens allows {cap} (PREFIX_TOO_LARGE: platform_policy)"),
     );
 }
 

@@ -84,6 +84,17 @@ impl Edits {
     }
 }
 
+/// `text` as the inside of a JSON string, without the quotes.
+#[must_use]
+pub fn json_inner(text: &str) -> String {
+    let mut quoted = json_string(text);
+    quoted.pop();
+    if !quoted.is_empty() {
+        quoted.remove(0);
+    }
+    quoted
+}
+
 /// `text` as a JSON string, quotes included.
 #[must_use]
 pub fn json_string(text: &str) -> String {

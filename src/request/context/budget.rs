@@ -27,6 +27,8 @@ pub struct BudgetInput {
     pub tool_schemas: Count,
     /// Wrappers, joins and the safety sentence, estimated before packing.
     pub formatter_overhead: Count,
+    /// What `ibex` sent before and sends again: snapshot and blocks.
+    pub frozen: Count,
     /// The least answer reserve, in tokens.
     pub reserve_min: u32,
     /// The greatest answer reserve that is taken without a request's own limit, in tokens.
@@ -64,10 +66,14 @@ pub struct Budget {
     pub tool_schemas: u32,
     /// Wrappers, joins and the safety sentence.
     pub formatter_overhead: u32,
+    /// What was injected before and goes out again: the session's snapshot and its earlier blocks.
+    pub frozen: u32,
     /// What is left for memories.
     pub usable: u32,
     /// Whether less than 256 tokens are left.
     pub constrained: bool,
+    /// Whether all of this is more than the window. The request goes out nevertheless, and the client's messages in it are unchanged.
+    pub over_budget: bool,
 }
 
 impl Budget {
@@ -83,7 +89,8 @@ impl Budget {
             .plus(input.directive)?
             .plus(input.messages)?
             .plus(input.tool_schemas)?
-            .plus(input.formatter_overhead)?;
+            .plus(input.formatter_overhead)?
+            .plus(input.frozen)?;
         let usable = input.window.saturating_sub(spoken_for.tokens);
         Ok(Self {
             context_window: input.window,
@@ -93,8 +100,10 @@ impl Budget {
             messages: input.messages.tokens,
             tool_schemas: input.tool_schemas.tokens,
             formatter_overhead: input.formatter_overhead.tokens,
+            frozen: input.frozen.tokens,
             usable,
             constrained: usable < CONSTRAINED_BELOW,
+            over_budget: spoken_for.tokens > input.window,
         })
     }
 }
@@ -122,6 +131,7 @@ mod tests {
             messages: zero,
             tool_schemas: zero,
             formatter_overhead: zero,
+            frozen: zero,
             reserve_min: 500,
             reserve_max: 4_096,
         }
@@ -154,8 +164,10 @@ mod tests {
             messages: 2_000,
             tool_schemas: 300,
             formatter_overhead: 40,
+            frozen: 0,
             usable: 11_161,
             constrained: false,
+            over_budget: false,
         };
         assert_eq!(planned, Ok(expected));
     }

@@ -47,6 +47,8 @@ pub struct Components {
 pub enum Placement {
     /// Found for this request's query.
     Recall,
+    /// Part of the snapshot that opened the session.
+    Snapshot,
 }
 
 /// Whether a candidate went out.
@@ -206,6 +208,47 @@ pub struct TokenAccount {
     pub formatter: u32,
 }
 
+/// What happened to a session that its operator may want to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionEvent {
+    /// The client changed its own system text or tools. The provider reads its prompt again, and that is not our epoch.
+    ClientPrefixChanged,
+    /// The beginning of the history was cut off.
+    HistoryTrimmed,
+    /// The request goes another way than one before it: an edit, a regenerated answer, a parallel request.
+    Branched,
+}
+
+impl SessionEvent {
+    /// The text in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientPrefixChanged => "client_prefix_changed",
+            Self::HistoryTrimmed => "history_trimmed",
+            Self::Branched => "branched",
+        }
+    }
+}
+
+/// What is frozen for the session (`stable` layout).
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SessionAccount {
+    /// SHA-256 over the bytes of the frozen prefix that are ibex's own, in hexadecimal.
+    pub prefix_sha256: String,
+    /// The epoch; 0 where nothing could be frozen.
+    pub epoch: u32,
+    /// Hash over everything that is sent: it extends the former request's wherever the client's messages do.
+    pub sent_chain: String,
+    /// Memories in the request as sent, those sent again included.
+    pub memories: usize,
+    /// Memories that this request is the first to send.
+    pub new: usize,
+    /// What happened.
+    pub events: Vec<SessionEvent>,
+}
+
 /// The record of one assembly.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContextPlan {
@@ -230,4 +273,7 @@ pub struct ContextPlan {
     pub tokens: TokenAccount,
     /// Durations in milliseconds, by step.
     pub timings_ms: BTreeMap<&'static str, f64>,
+    /// What is frozen for the session; absent in the `assembled` layout.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionAccount>,
 }

@@ -39,7 +39,7 @@ pub(super) fn account(inputs: &Inputs<'_>, chosen: &Chosen<'_>) -> TokenAccount 
 }
 
 /// Every candidate's fate, in rank order.
-pub(super) fn record(
+pub(in crate::request::context) fn record(
     ranked: &[Ranked],
     chosen: &[&Ranked],
     profile: ModelProfile,
@@ -72,7 +72,7 @@ pub(super) fn record(
 }
 
 /// Status, level and reason by the table of outcomes (design, section 2).
-pub(super) fn outcome(
+pub(in crate::request::context) fn outcome(
     found: &Found,
     nothing_chosen: bool,
     ranked: &[Ranked],
@@ -81,7 +81,7 @@ pub(super) fn outcome(
     if let Some(reason) = found.given_up {
         return (without, Level::L3, Some(reason.to_owned()));
     }
-    let gone: Vec<String> = ["directive", "hot", "cold"]
+    let gone: Vec<String> = ["directive", "snapshot", "hot", "cold"]
         .into_iter()
         .filter_map(|name| {
             found
@@ -115,6 +115,8 @@ fn nothing(found: &Found, ranked: &[Ranked]) -> &'static str {
         "none_stored"
     } else if ranked.iter().any(|r| r.excluded.is_none()) {
         "no_room"
+    } else if ranked.iter().any(|r| r.excluded == Some(Exclusion::AlreadyInContext)) {
+        "already_in_context"
     } else {
         "none_relevant"
     }

@@ -29,8 +29,9 @@ use super::plan::{ContextPlan, ContextStatus, Decision, Level, TokenAccount};
 use super::rank::{RankSettings, Ranked, rank};
 use super::retrieve::Found;
 
-use account::{account, outcome, record};
-use choose::choose;
+use account::account;
+pub(super) use account::{outcome, record};
+pub(super) use choose::{Chosen, Form, Room, choose, plan_budget};
 
 /// Why there is no assembly.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -140,6 +141,23 @@ impl<'a> Inputs<'a> {
     }
 }
 
+impl Inputs<'_> {
+    fn room(&self) -> Room<'_> {
+        Room {
+            settings: self.settings,
+            profile: self.profile,
+            form: Form::Assembled {
+                nonce_bytes: self.settings.formatter_nonce_bytes,
+            },
+            directive: self.directive_tokens,
+            messages: self.measured.messages,
+            tools: self.measured.tools,
+            frozen: Count::zero(self.profile.family),
+            requested_max: self.requested_max,
+        }
+    }
+}
+
 /// The result of an assembly.
 #[derive(Debug)]
 pub struct Assembled {
@@ -185,6 +203,7 @@ impl Assembled {
             pack: None,
             tokens: TokenAccount::default(),
             timings_ms: BTreeMap::new(),
+            session: None,
         };
         Self {
             injection,
@@ -228,7 +247,7 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
     let hits = std::mem::take(&mut inputs.found.hits);
     let any = !hits.is_empty();
     let ranked = rank(hits, inputs.now, &RankSettings::new(inputs.settings));
-    let chosen = choose(&inputs, &ranked)?;
+    let chosen = choose(&inputs.room(), &ranked)?;
     let injection = write(&inputs, &chosen.memories);
     let used = chosen
         .memories
@@ -247,6 +266,7 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         pack: any.then_some(chosen.report),
         branches: inputs.found.branches,
         timings_ms: BTreeMap::new(),
+        session: None,
     };
     Ok(Assembled {
         injection,

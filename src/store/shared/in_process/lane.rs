@@ -1,0 +1,215 @@
+//! One lane in memory.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use tokio::time::Instant;
+
+use super::super::{BlockFate, CacheError, Held, Known, Sent};
+use crate::ids::MemoryId;
+use crate::session::{Anchor, ChainHash, Enveloped, Opening, Outcome, Turn};
+
+/// Settled turns that a lane keeps; beyond it the oldest half goes. A history that long has left every model's window.
+const MOST_TURNS: usize = 8_192;
+/// What an empty lane and its key weigh.
+const LANE_BYTES: usize = 512;
+/// What a settled turn weighs besides its block.
+const TURN_BYTES: usize = 72;
+/// What a memory in a block weighs besides its text.
+const ITEM_BYTES: usize = 24;
+
+#[derive(Debug)]
+struct Settled {
+    outcome: Outcome,
+    anchor: Anchor,
+    /// The order of settling.
+    number: u64,
+}
+
+/// What one lane has frozen.
+#[derive(Debug)]
+pub(super) struct LaneState {
+    opening: Option<Arc<Opening>>,
+    turns: HashMap<ChainHash, Settled, RandomState>,
+    settled: u64,
+    checked: i64,
+    last: Option<Sent>,
+    touched: Instant,
+}
+
+impl LaneState {
+    pub(super) fn new() -> Self {
+        Self {
+            opening: None,
+            turns: HashMap::default(),
+            settled: 0,
+            checked: 0,
+            last: None,
+            touched: Instant::now(),
+        }
+    }
+
+    pub(super) fn touch(&mut self) {
+        self.touched = Instant::now();
+    }
+
+    pub(super) fn idle_since(&self) -> Instant {
+        self.touched
+    }
+
+    pub(super) fn opening(&self) -> Option<&Arc<Opening>> {
+        self.opening.as_ref()
+    }
+
+    pub(super) fn note_checked(&mut self, revision: i64) {
+        self.checked = self.checked.max(revision);
+    }
+
+    pub(super) fn note_sent(&mut self, sent: Sent) {
+        self.last = Some(sent);
+    }
+
+    pub(super) fn held(&self, turns: &[Turn]) -> Held {
+        Held {
+            opening: self.opening.clone(),
+            turns: self.known(turns),
+            checked: self.checked,
+            last: self.last,
+        }
+    }
+
+    fn known(&self, turns: &[Turn]) -> Vec<Known> {
+        let mut known: Vec<Known> = turns
+            .iter()
+            .map(|turn| {
+                self.turns
+                    .get(&turn.chain)
+                    .map_or(Known::No, |s| Known::Chain(s.outcome.clone()))
+            })
+            .collect();
+        let hits = known.iter().filter(|k| **k != Known::No).count();
+        // The last turn is mostly a new one. Only in a history whose beginning is missing can it be one that is known.
+        let earlier = turns.len().saturating_sub(usize::from(hits > 0));
+        let missing = known.iter().take(earlier).any(|k| *k == Known::No);
+        if missing && !self.turns.is_empty() {
+            self.by_anchor(turns.get(..earlier).unwrap_or_default(), &mut known);
+        }
+        known
+    }
+
+    /// Finds turns from the tail by their anchors. Each settled turn is used once, and the order of settling is kept: the same short
+    /// answer given twice stays two turns.
+    fn by_anchor(&self, turns: &[Turn], known: &mut [Known]) {
+        let wanted: HashSet<Anchor, RandomState> = turns.iter().map(|t| t.anchor).collect();
+        let on_chain: HashSet<ChainHash, RandomState> = turns.iter().map(|t| t.chain).collect();
+        let mut found: HashMap<Anchor, Vec<(u64, &Outcome)>, RandomState> = HashMap::default();
+        for (chain, settled) in &self.turns {
+            if wanted.contains(&settled.anchor) && !on_chain.contains(chain) {
+                let numbered = (settled.number, &settled.outcome);
+                found.entry(settled.anchor).or_default().push(numbered);
+            }
+        }
+        let mut before = u64::MAX;
+        for (turn, known) in turns.iter().zip(known.iter_mut()).rev() {
+            if *known != Known::No {
+                continue;
+            }
+            let candidates = found.get(&turn.anchor).into_iter().flatten();
+            let newest = candidates
+                .filter(|(number, _)| *number < before)
+                .max_by_key(|(number, _)| *number);
+            if let Some((number, outcome)) = newest {
+                before = *number;
+                *known = Known::Anchor((*outcome).clone());
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, opening: Arc<Opening>) -> Arc<Opening> {
+        Arc::clone(self.opening.get_or_insert(opening))
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        nonce_epoch: u32,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<Vec<Outcome>, CacheError> {
+        let other = |o: &Arc<Opening>| o.nonce_epoch != nonce_epoch;
+        if self.opening.as_ref().is_some_and(other) {
+            return Err(CacheError::Rotated);
+        }
+        let held = turns
+            .into_iter()
+            .map(|(turn, outcome)| {
+                let number = self.settled;
+                let settled = self.turns.entry(turn.chain).or_insert_with(|| Settled {
+                    outcome,
+                    anchor: turn.anchor,
+                    number,
+                });
+                self.settled += u64::from(settled.number == number);
+                settled.outcome.clone()
+            })
+            .collect();
+        if self.turns.len() > MOST_TURNS {
+            self.drop_oldest();
+        }
+        Ok(held)
+    }
+
+    fn drop_oldest(&mut self) {
+        let mut numbers: Vec<u64> = self.turns.values().map(|s| s.number).collect();
+        let middle = numbers.len() / 2;
+        let (_, least, _) = numbers.select_nth_unstable(middle);
+        let least = *least;
+        self.turns.retain(|_, settled| settled.number >= least);
+    }
+
+    pub(super) fn rotate(
+        &mut self,
+        from: u32,
+        opening: Arc<Opening>,
+        blocks: &BlockFate,
+    ) -> Arc<Opening> {
+        match &self.opening {
+            Some(held) if held.epoch != from => return Arc::clone(held),
+            Some(_) | None => {}
+        }
+        self.opening = Some(Arc::clone(&opening));
+        for settled in self.turns.values_mut() {
+            match blocks {
+                BlockFate::Keep => {}
+                BlockFate::Drop => settled.outcome = Outcome::Nothing,
+                BlockFate::Without(gone) => settled.outcome = settled.outcome.without(gone),
+            }
+        }
+        opening
+    }
+
+    pub(super) fn memories(&self) -> Vec<MemoryId> {
+        let blocks = self.turns.values().filter_map(|s| s.outcome.block());
+        let mut ids: Vec<MemoryId> = blocks.flat_map(|b| b.ids()).collect();
+        ids.extend(self.opening.iter().flat_map(|o| o.ids()));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// What it weighs, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let enveloped = |e: &Enveloped| e.json().len() + e.ids().len() * ITEM_BYTES;
+        let blocks: usize = self
+            .turns
+            .values()
+            .filter_map(|s| s.outcome.block())
+            .map(|b| {
+                b.recall().map_or(0, enveloped) + b.state().map_or(0, |s| s.json.len())
+            })
+            .sum();
+        let opening = self.opening.as_ref().map_or(0, |o| {
+            o.head.len() + o.line.len() + o.snapshot.as_ref().map_or(0, enveloped)
+        });
+        LANE_BYTES + opening + blocks + self.turns.len() * TURN_BYTES
+    }
+}

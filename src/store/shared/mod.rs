@@ -1,0 +1,123 @@
+//! State that replicas share: what is frozen in sessions. The in-process implementation is the embedded default.
+//!
+//! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
+
+mod in_process;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::ids::MemoryId;
+use crate::session::{ChainHash, LaneKey, Opening, Outcome, Turn};
+
+pub use in_process::InProcess;
+
+/// Why the cache has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CacheError {
+    /// It cannot be reached.
+    #[error("the session cache is unavailable: {0}")]
+    Unavailable(String),
+    /// The epoch was rotated meanwhile: what was computed belongs to the former one.
+    #[error("the session's epoch was rotated meanwhile")]
+    Rotated,
+}
+
+/// How a turn of a request is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// By its whole chain.
+    Chain(Outcome),
+    /// By its user message and the one before it: the history was trimmed.
+    Anchor(Outcome),
+    /// Not at all.
+    No,
+}
+
+/// The last request of a lane, to hold the next one against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number of messages.
+    pub messages: usize,
+    /// The client's chain after the last of them.
+    pub link: ChainHash,
+    /// The client's system text and tools.
+    pub client_prefix: ChainHash,
+    /// Hash of what was sent.
+    pub sent: ChainHash,
+    /// Its epoch.
+    pub epoch: u32,
+}
+
+/// What a lane holds for a request.
+#[derive(Debug, Clone, Default)]
+pub struct Held {
+    /// Region A; nothing while the session could only be opened degraded.
+    pub opening: Option<Arc<Opening>>,
+    /// One entry for each turn that was asked for.
+    pub turns: Vec<Known>,
+    /// The store's revision up to which forgotten memories have left the lane.
+    pub checked: i64,
+    /// The last request.
+    pub last: Option<Sent>,
+}
+
+/// What a rotation does with the blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockFate {
+    /// They stay.
+    Keep,
+    /// Their turns get nothing from now on.
+    Drop,
+    /// These memories leave them, and nothing else changes.
+    Without(Vec<MemoryId>),
+}
+
+/// Frozen sessions. Every key carries organisation, agent and user.
+#[async_trait]
+pub trait SessionCache: Send + Sync + Debug {
+    /// What is held for `turns`; nothing when the lane is not known.
+    async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError>;
+
+    /// Puts a whole lane that was rendered again from the store, unless one has been opened meanwhile.
+    async fn restore(
+        &self,
+        key: &LaneKey,
+        opening: Arc<Opening>,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<(), CacheError>;
+
+    /// Puts Region A if the lane has none, and answers with the one that holds.
+    async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError>;
+
+    /// Settles turns that are not settled, and answers with what holds for each. `nonce_epoch` is the one that blocks among them were
+    /// rendered under.
+    ///
+    /// [`CacheError::Rotated`] when the lane's nonce is another one by now.
+    async fn settle(
+        &self,
+        key: &LaneKey,
+        nonce_epoch: u32,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<Vec<Outcome>, CacheError>;
+
+    /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first.
+    async fn rotate(
+        &self,
+        key: &LaneKey,
+        from: u32,
+        opening: Arc<Opening>,
+        blocks: BlockFate,
+    ) -> Result<Arc<Opening>, CacheError>;
+
+    /// Every memory that the lane holds, on whatever branch.
+    async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError>;
+
+    /// Notes that no memory forgotten up to this revision is left in the lane.
+    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError>;
+
+    /// Notes what was sent.
+    async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError>;
+}
