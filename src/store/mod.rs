@@ -33,6 +33,9 @@ pub enum StoreError {
     /// The row to change does not exist (or belongs to somebody else, which reads the same).
     #[error("no such {0}")]
     Missing(&'static str),
+    /// The row was taken out of use for good.
+    #[error("the {0} is revoked")]
+    Revoked(&'static str),
     /// A stored row could not be read back.
     #[error("a stored {0} is damaged")]
     Damaged(&'static str),
