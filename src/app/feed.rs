@@ -2,6 +2,7 @@
 //!
 //! Changes of this process come back too; applying one twice changes nothing, because every cache compares revisions or only forgets.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::ids::MemoryId;
@@ -45,7 +46,7 @@ impl Follower {
             let revision = self.app.store.revision().await?;
             // Requests may have filled caches before this was known.
             self.forget_everything();
-            self.seen = Some(revision);
+            self.applied(revision);
             return Ok(());
         };
         self.behind |= self.app.store.poll().await?;
@@ -70,8 +71,13 @@ impl Follower {
                 }
             }
             seen = last.revision;
-            self.seen = Some(seen);
+            self.applied(seen);
         }
+    }
+
+    fn applied(&mut self, revision: i64) {
+        self.seen = Some(revision);
+        self.app.applied.store(revision, Ordering::Release);
     }
 
     fn apply_at_once(&self, change: &Change) {

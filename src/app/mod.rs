@@ -1,12 +1,13 @@
 //! The application: every shared handle, built once from the configuration; cheap to clone.
 
 mod feed;
+mod sessions;
 mod uses;
 
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,12 +23,15 @@ use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
+use crate::session::SessionSecret;
 use crate::store::Store;
+use crate::store::shared::SessionCache;
 use crate::store::keys::ServerKeys;
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
-use crate::tokens::Counter;
+use crate::tokens::{Counter, Estimator};
 
+pub use sessions::{Sessions, records::Records, states::{LatestState, States}};
 pub use uses::Uses;
 
 /// The application could not be built.
@@ -87,6 +91,11 @@ pub struct Shared {
     pub tasks: Tasks,
     /// Uses of memories, on their way to the store.
     pub uses: Uses,
+    /// Frozen sessions.
+    pub sessions: Sessions,
+    /// What models' tokens come to.
+    pub estimator: Estimator,
+    applied: AtomicI64,
     draining: AtomicBool,
 }
 
@@ -122,6 +131,8 @@ pub struct Seams {
     pub cold: Option<Arc<dyn ColdBranch>>,
     /// Another embedder than the built-in one.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// Another session cache than the process's own.
+    pub sessions: Option<Arc<dyn SessionCache>>,
 }
 
 impl std::fmt::Debug for Seams {
@@ -143,6 +154,7 @@ impl Seams {
             hot: None,
             cold: None,
             embedder: None,
+            sessions: None,
         }
     }
 }
@@ -166,6 +178,7 @@ impl App {
             hot,
             cold,
             embedder,
+            sessions,
         } = seams;
         let (policy, registry) = rules(&config)?;
         let client = client(&config.upstream).map_err(|e| fail(&e))?;
@@ -184,6 +197,8 @@ impl App {
         let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
         let figures = Figures::new(&config.rate_limit);
+        let secret = SessionSecret::new(keys.session.as_bytes());
+        let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| cached_directives.clone()),
             hot: hot.unwrap_or_else(|| hot_set.clone()),
@@ -196,7 +211,10 @@ impl App {
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics: Metrics::new(),
+            estimator: Estimator::default(),
+            applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
+            sessions,
             config,
             clock,
             entropy,
@@ -217,6 +235,8 @@ impl App {
         self.tasks.spawn(feed::follow(self.clone()));
         self.tasks.spawn(sweep(self.clone()));
         self.tasks.spawn(uses::flush(self.clone()));
+        self.tasks.spawn(sessions::records::write(self.clone()));
+        self.tasks.spawn(sessions::retire(self.clone()));
         let counter = self.counter.clone();
         // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
         let warming = tokio::task::spawn_blocking(move || counter.warm());
@@ -236,6 +256,12 @@ impl App {
         self.policy.store(Arc::new(policy));
         self.registry.store(Arc::new(registry));
         Ok(())
+    }
+
+    /// The store's revision up to which the index and the other caches know of every change.
+    #[must_use]
+    pub fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
     }
 
     /// Says that no new work is wanted: `/ready` answers 503 from now on.
@@ -326,5 +352,6 @@ async fn sweep(app: App) {
         }
         app.rates.sweep();
         app.inflight.sweep();
+        app.sessions.sweep(&app.metrics);
     }
 }

@@ -1,6 +1,6 @@
 //! What is frozen: rendered text with the places of the memories in it, so that one of them can leave without the rest changing.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -148,6 +148,7 @@ pub struct Block {
     recall: Option<Enveloped>,
     state: Option<StateDelta>,
     nonce_epoch: u32,
+    digest: [u8; 16],
 }
 
 /// A change of the working state, rendered.
@@ -172,11 +173,15 @@ impl Block {
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Self> {
+        let pieces = recall.as_ref().map(Enveloped::json);
+        let whole = digest(pieces.into_iter().chain(state.as_ref().map(|s| &s.json)));
+        let digest = *whole.first_chunk()?;
         (recall.is_some() || state.is_some()).then_some(Self {
             owner,
             recall,
             state,
             nonce_epoch,
+            digest,
         })
     }
 
@@ -221,30 +226,10 @@ impl Block {
             .map_or(state, |r| r.tokens().plus(state))
     }
 
-    /// Its bytes in the inside of a JSON string, in pieces.
-    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
-        let state = self.state.as_ref().map(|s| &s.json);
-        self.recall
-            .as_ref()
-            .map(Enveloped::json)
-            .into_iter()
-            .chain(state)
-    }
-
     /// The first 16 bytes of the SHA-256 over its bytes.
     #[must_use]
-    pub fn digest(&self) -> [u8; 16] {
-        let mut hash = Sha256::new();
-        for piece in self.pieces() {
-            hash.update((piece.len() as u64).to_le_bytes());
-            hash.update(piece);
-        }
-        let mut digest = [0; 16];
-        digest
-            .iter_mut()
-            .zip(hash.finalize())
-            .for_each(|(d, h)| *d = h);
-        digest
+    pub fn digest(&self) -> &[u8; 16] {
+        &self.digest
     }
 
     /// The same without the memories of `gone`; nothing when nothing is left.
@@ -290,9 +275,9 @@ impl Outcome {
     }
 }
 
-/// Region A of one epoch: what stands before and behind the client's own leading system text.
+/// The parts of Region A.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opening {
+pub struct OpeningParts {
     /// Whose it is.
     pub owner: Arc<SessionKey>,
     /// Its number; 0 is a session that could only be opened degraded, which freezes nothing.
@@ -315,35 +300,67 @@ pub struct Opening {
     pub reason: Option<RotationReason>,
 }
 
+/// Region A of one epoch: what stands before and behind the client's own leading system text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    parts: OpeningParts,
+    sha256: [u8; 32],
+}
+
+impl Deref for Opening {
+    type Target = OpeningParts;
+
+    fn deref(&self) -> &OpeningParts {
+        &self.parts
+    }
+}
+
 impl Opening {
+    /// Region A of these parts.
+    #[must_use]
+    pub fn new(parts: OpeningParts) -> Self {
+        let snapshot = parts.snapshot.as_ref().map(Enveloped::json);
+        let pieces = [Some(&parts.head), Some(&parts.line), snapshot];
+        let sha256 = digest(pieces.into_iter().flatten());
+        Self { parts, sha256 }
+    }
+
+    /// The parts, to make another one of.
+    #[must_use]
+    pub fn parts(&self) -> OpeningParts {
+        self.parts.clone()
+    }
+
     /// SHA-256 over the bytes of Region A that are ibex's own.
     #[must_use]
-    pub fn sha256(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        let snapshot = self.snapshot.as_ref().map(Enveloped::json);
-        for piece in [Some(&self.head), Some(&self.line), snapshot]
-            .into_iter()
-            .flatten()
-        {
-            hash.update((piece.len() as u64).to_le_bytes());
-            hash.update(piece);
-        }
-        hash.finalize().into()
+    pub fn sha256(&self) -> &[u8; 32] {
+        &self.sha256
     }
 
     /// The memories of the snapshot.
     pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
-        self.snapshot.iter().flat_map(Enveloped::ids)
+        self.parts.snapshot.iter().flat_map(Enveloped::ids)
     }
 
     /// The next epoch, which lost the memories of `gone` and keeps every other byte.
     #[must_use]
     pub fn without(&self, gone: &[MemoryId]) -> Self {
-        Self {
-            epoch: self.epoch.saturating_add(1),
-            snapshot: self.snapshot.as_ref().and_then(|s| s.without(gone)),
+        let snapshot = &self.parts.snapshot;
+        Self::new(OpeningParts {
+            epoch: self.parts.epoch.saturating_add(1),
+            snapshot: snapshot.as_ref().and_then(|s| s.without(gone)),
             reason: Some(RotationReason::Forget),
-            ..self.clone()
-        }
+            ..self.parts.clone()
+        })
     }
+}
+
+/// SHA-256 over pieces, each with its length, so that no two lists of them run together.
+fn digest<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for piece in pieces {
+        hash.update((piece.len() as u64).to_le_bytes());
+        hash.update(piece);
+    }
+    hash.finalize().into()
 }

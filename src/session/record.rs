@@ -71,6 +71,8 @@ pub enum SessionRecord {
     Opened(LaneKey, OpeningRecord),
     /// A turn was settled. A turn that is known already stays as it is.
     Settled(LaneKey, TurnRecord),
+    /// These memories were forgotten: they leave the lane's blocks, whose digests no longer say anything.
+    Forgotten(LaneKey, Vec<MemoryId>),
     /// A turn's answer ended. Counts on the turn's row; each further call of the same turn adds to it.
     Ended(LaneKey, ChainHash, TurnEnd),
 }

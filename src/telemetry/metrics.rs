@@ -9,7 +9,8 @@ use prometheus_client::registry::Registry;
 
 use crate::error::Code;
 use crate::request::Stage;
-use crate::request::context::plan::{ContextPlan, ContextStatus};
+use crate::request::context::plan::{ContextPlan, ContextStatus, SessionEvent};
+use crate::session::RotationReason;
 
 /// Seconds, from 50 microseconds to 100 seconds.
 const SECONDS: [f64; 16] = [
@@ -40,6 +41,8 @@ labels! {
     PathOnly { path }
     ResultOnly { result }
     DirectionOnly { direction }
+    ReasonOnly { reason }
+    EventOnly { event }
 }
 
 /// Which way tokens went.
@@ -103,6 +106,12 @@ pub struct Metrics {
     tokens: Family<DirectionOnly, Counter>,
     taps_lost: Counter,
     memory_writes: Family<ResultOnly, Counter>,
+    epochs: Family<ReasonOnly, Counter>,
+    session_events: Family<EventOnly, Counter>,
+    prefix_broken: Counter,
+    records_lost: Gauge,
+    lanes_held: Gauge,
+    lane_bytes: Gauge,
     /// Answers being relayed now.
     pub answers_open: Gauge,
     /// Bytes of request bodies held now.
@@ -138,6 +147,12 @@ impl Metrics {
             tokens: Family::default(),
             taps_lost: Counter::default(),
             memory_writes: Family::default(),
+            epochs: Family::default(),
+            session_events: Family::default(),
+            prefix_broken: Counter::default(),
+            records_lost: Gauge::default(),
+            lanes_held: Gauge::default(),
+            lane_bytes: Gauge::default(),
             answers_open: Gauge::default(),
             bytes_in_flight: Gauge::default(),
         };
@@ -225,6 +240,36 @@ impl Metrics {
             self.memory_writes.clone(),
         );
         r.register(
+            "session_epochs_rotated",
+            "Frozen prefixes that were replaced, by reason",
+            self.epochs.clone(),
+        );
+        r.register(
+            "session_events",
+            "Requests whose history was trimmed, branched, or whose client changed its system text or tools",
+            self.session_events.clone(),
+        );
+        r.register(
+            "session_prefix_broken",
+            "Requests that did not send again what was sent before; anything but 0 is a defect",
+            self.prefix_broken.clone(),
+        );
+        r.register(
+            "session_records_lost",
+            "Session records that could not be stored since the start",
+            self.records_lost.clone(),
+        );
+        r.register(
+            "session_lanes",
+            "Frozen lanes in memory",
+            self.lanes_held.clone(),
+        );
+        r.register(
+            "session_lane_bytes",
+            "Bytes of frozen lanes in memory",
+            self.lane_bytes.clone(),
+        );
+        r.register(
             "answers_open",
             "Answers being relayed now",
             self.answers_open.clone(),
@@ -244,6 +289,35 @@ impl Metrics {
         let mut out = String::with_capacity(16 << 10);
         text::encode(&mut out, &self.registry)?;
         Ok(out)
+    }
+
+    /// Counts an epoch that replaced another one.
+    pub fn epoch_rotated(&self, reason: RotationReason) {
+        let reason = reason.as_str();
+        self.epochs.get_or_create(&ReasonOnly { reason }).inc();
+    }
+
+    /// Counts what happened to a session.
+    pub fn session_event(&self, event: SessionEvent) {
+        let event = event.as_str();
+        self.session_events.get_or_create(&EventOnly { event }).inc();
+    }
+
+    /// Counts a request that broke the law of this layout.
+    pub fn prefix_broken(&self) {
+        self.prefix_broken.inc();
+    }
+
+    /// Tells how much frozen state is in memory.
+    pub fn sessions_held(&self, lanes: u64, bytes: u64) {
+        let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.lanes_held.set(gauge(lanes));
+        self.lane_bytes.set(gauge(bytes));
+    }
+
+    /// Tells how many session records were lost since the start.
+    pub fn session_records_lost(&self, lost: u64) {
+        self.records_lost.set(i64::try_from(lost).unwrap_or(i64::MAX));
     }
 
     /// Counts an answered request.

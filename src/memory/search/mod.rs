@@ -210,6 +210,17 @@ pub trait HotBranch: Send + Sync {
         limit: usize,
         deadline: Instant,
     ) -> Result<Vec<Hit>, BranchError>;
+
+    /// The `limit` members that stand highest whatever is asked, best first.
+    ///
+    /// # Errors
+    /// When the deadline passes first or the store fails.
+    async fn standing(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError>;
 }
 
 /// The search over everything the scope may read.

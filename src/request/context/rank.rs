@@ -20,7 +20,7 @@ const INTERIM_SIMILARITY: f32 = 0.85;
 const INTERIM_CONFIDENCE: f32 = 0.15;
 
 /// How candidates are judged.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RankSettings {
     /// Whether the gate decides what is worth injecting.
     pub gate: bool,
@@ -28,6 +28,8 @@ pub struct RankSettings {
     pub floor: f32,
     /// The score's formula.
     pub schema: ScoreSchema,
+    /// Memories that the conversation carries already.
+    pub carried: Vec<MemoryId>,
 }
 
 impl RankSettings {
@@ -38,6 +40,7 @@ impl RankSettings {
             gate: config.recall_gate == Switch::On,
             floor: config.relevance_floor,
             schema: config.score_schema,
+            carried: Vec::new(),
         }
     }
 }
@@ -112,6 +115,8 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
         Some(Exclusion::Floor)
     } else if settings.gate && !gate.admits(&hit) {
         Some(Exclusion::Gate)
+    } else if settings.carried.contains(&hit.memory.id) {
+        Some(Exclusion::AlreadyInContext)
     } else {
         None
     };
@@ -130,6 +135,19 @@ fn composite(components: &Components) -> f32 {
         + standing::USEFULNESS_SHARE * components.usefulness
         + standing::CONFIDENCE_SHARE * components.confidence
         + standing::FREQUENCY_SHARE * components.frequency
+}
+
+/// What a memory is worth whatever is asked, for one that no question was held against.
+#[must_use]
+pub fn standing_components(memory: &Memory, now: Timestamp) -> (f32, Components) {
+    let components = Components {
+        relevance: 0.0,
+        recency: standing::recency(memory, now),
+        usefulness: standing::usefulness(memory),
+        confidence: memory.confidence.clamp(0.0, 1.0),
+        frequency: standing::frequency(memory),
+    };
+    (composite(&components), components)
 }
 
 /// Steepness of the packer's value: a twentieth of score less is worth a four-hundredth. A flatter value lets many short weak items buy
@@ -232,6 +250,7 @@ mod tests {
         gate: false,
         floor: 0.15,
         schema: ScoreSchema::Composite,
+        carried: Vec::new(),
     };
     const GATED: RankSettings = RankSettings { gate: true, ..OPEN };
 

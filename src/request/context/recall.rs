@@ -62,6 +62,7 @@ pub async fn search(
         gate: false,
         floor: 0.0,
         schema: app.config.context.score_schema,
+        carried: Vec::new(),
     };
     let mut ranked = rank(hits, app.clock.now(), &settings);
     ranked.retain(|r| matches!(r.excluded, None | Some(Exclusion::Floor | Exclusion::Gate)));

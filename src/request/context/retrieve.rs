@@ -3,6 +3,7 @@
 //! A slow branch is cancelled, a finished one is kept, a panic is a failure of its branch alone; each leaves its outcome, its time and its
 //! number of hits.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::config::ContextConfig;
+use crate::memory::Memory;
 use crate::memory::search::{BranchError, Hit, Query, query_text};
 use crate::request::resolution::directive::Lookup;
 use crate::store::DirectiveVersion;
@@ -65,6 +67,25 @@ pub struct Found {
     pub asked: bool,
     /// Whether the scope has any memories.
     pub stored: bool,
+    /// What a session may open with, best first; nothing when it was not asked for, or in vain.
+    pub snapshot: Option<Vec<Arc<Memory>>>,
+}
+
+/// What is asked for besides the directive.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Memories for the question.
+    pub recall: bool,
+    /// At most so many memories to open the session with.
+    pub snapshot: usize,
+}
+
+impl Wanted {
+    /// Recall alone.
+    pub const RECALL: Self = Self {
+        recall: true,
+        snapshot: 0,
+    };
 }
 
 impl Found {
@@ -78,6 +99,7 @@ impl Found {
             given_up: None,
             asked: false,
             stored: false,
+            snapshot: None,
         }
     }
 
@@ -92,16 +114,21 @@ impl Found {
     }
 }
 
-/// Asks all three branches.
+/// Asks the branches.
 pub async fn retrieve(
     app: &App,
     subject: &Subject<'_>,
     directive: &Lookup,
+    wanted: Wanted,
     deadline: Deadline,
 ) -> Found {
     let settings = &app.config.context;
     let scope = subject.who.scope();
-    let question = subject.chat.last_user_text().unwrap_or_default();
+    let question = if wanted.recall {
+        subject.chat.last_user_text().unwrap_or_default()
+    } else {
+        Cow::Borrowed("")
+    };
     let resolve = async {
         match directive {
             Lookup::AtHand(active) => Ok(active.clone()),
@@ -126,8 +153,15 @@ pub async fn retrieve(
         let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
         (asked, hot, cold)
     };
-    let (directive, (asked, hot, cold)) = tokio::join!(resolve, recall);
+    let snapshot_end = deadline.branch(settings.hot_timeout_ms);
+    let snapshot = app.hot.standing(scope, wanted.snapshot, snapshot_end);
+    let snapshot = branch(snapshot_end, wanted.snapshot > 0, snapshot);
+    let (directive, snapshot, (asked, hot, cold)) = tokio::join!(resolve, snapshot, recall);
     let mut branches = BTreeMap::new();
+    if wanted.snapshot > 0 {
+        let hits = snapshot.value.as_ref().map_or(0, Vec::len);
+        branches.insert("snapshot", snapshot.report(hits));
+    }
     let known = directive.value.as_ref().is_some_and(Option::is_some);
     branches.insert("directive", directive.report(usize::from(known)));
     branches.insert("hot", hot.report(hot.value.as_ref().map_or(0, Vec::len)));
@@ -143,6 +177,10 @@ pub async fn retrieve(
         given_up: None,
         asked,
         stored: app.index.rows(scope) > 0,
+        snapshot: snapshot.value.map(|mut members| {
+            members.retain(|memory| memory.partition.visible_to(scope));
+            members
+        }),
     }
 }
 

@@ -6,16 +6,21 @@ mod session;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::app::App;
 use crate::auth::Principal;
 use crate::ids::SessionId;
+use crate::openai::ChatRequest;
+use crate::session::Chain;
 
-use directive::{DirectiveBranch, Lookup};
+use directive::Lookup;
 
 /// The session and the directive of a request.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Given by the client or minted.
+    /// Given by the client, or derived from its first message.
     pub session: SessionId,
+    /// What the request's messages hash to.
+    pub chain: Chain,
     /// The directive, resolved once for the whole request.
     pub directive: Lookup,
 }
@@ -32,16 +37,25 @@ impl Resolved {
 /// Resolves both. Nothing here can refuse a request.
 #[must_use]
 pub fn resolve(
-    directives: &dyn DirectiveBranch,
+    app: &App,
     principal: &Principal,
+    chat: &ChatRequest,
     headers: &HeaderMap,
 ) -> Resolved {
-    let directive = match directives.at_hand(principal.scope()) {
+    let scope = principal.scope();
+    let directive = match app.directives.at_hand(scope) {
         Some(known) => Lookup::AtHand(known),
         None => Lookup::ToLoad,
     };
+    let secret = &app.sessions.secret;
+    let chain = Chain::of(chat, scope.org(), secret);
+    let derived = || match chain.first_user() {
+        Some(first) => secret.derived_id(scope, first),
+        None => SessionId::mint(),
+    };
     Resolved {
-        session: session::of(headers),
+        session: session::given(headers).unwrap_or_else(derived),
+        chain,
         directive,
     }
 }

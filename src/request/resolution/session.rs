@@ -1,4 +1,4 @@
-//! The session's name: `X-IBEX-Session-ID` when it is one valid name, else a minted one.
+//! The session's name: `X-IBEX-Session-ID` when it is one valid name.
 
 use http::{HeaderMap, HeaderName};
 
@@ -7,17 +7,11 @@ use crate::ids::SessionId;
 /// The header that names the session, in and out.
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-ibex-session-id");
 
-/// The client's session, or a new one when the header is absent, doubled or not valid (contract, section 5).
-pub(super) fn of(headers: &HeaderMap) -> SessionId {
+/// The client's session; none when the header is absent, doubled or not valid (contract, section 5).
+pub(super) fn given(headers: &HeaderMap) -> Option<SessionId> {
     let mut given = headers.get_all(&SESSION_HEADER).iter();
-    match (
-        given
-            .next()
-            .and_then(|v| v.to_str().ok())
-            .and_then(|t| t.parse().ok()),
-        given.next(),
-    ) {
-        (Some(session), None) => session,
-        _ => SessionId::mint(),
+    match (given.next().and_then(|v| v.to_str().ok()), given.next()) {
+        (Some(text), None) => text.parse().ok(),
+        _ => None,
     }
 }

@@ -156,6 +156,10 @@ impl DirectiveBranch for FakeDirective {
         self.at_hand.then(|| self.directive.clone())
     }
 
+    fn revoked(&self, _: &Scope) -> Arc<[u32]> {
+        Arc::default()
+    }
+
     async fn load(&self, _: &Scope) -> Result<Active, BranchError> {
         self.act.perform().await?;
         Ok(self.directive.clone())

@@ -79,23 +79,32 @@ impl HotSet {
             tokio::task::spawn_blocking(move || refresh(&walked, now, all))
                 .await
                 .map_err(|_| SearchError::Interrupted)??;
-            partition.read(|columns| {
-                let rows = columns
-                    .hot
-                    .members
-                    .iter()
-                    .filter_map(|m| Some((m.standing, columns.memory(m.row)?)));
-                members.extend(
-                    rows.filter(|(_, memory)| memory.is_current(now))
-                        .map(|(standing, memory)| (standing, Arc::clone(memory))),
-                );
-            });
+            members.extend(current(partition, now));
         }
-        members.retain(|(_, memory)| memory.partition.visible_to(scope));
-        members.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
-        members.truncate(limit);
-        Ok(members.into_iter().map(|(_, memory)| memory).collect())
+        Ok(best(members, scope, limit))
     }
+}
+
+/// The members of a partition that are valid now, with their standing.
+fn current(partition: &Partition, now: Timestamp) -> Vec<(f32, Arc<Memory>)> {
+    partition.read(|columns| {
+        let rows = columns
+            .hot
+            .members
+            .iter()
+            .filter_map(|m| Some((m.standing, columns.memory(m.row)?)));
+        rows.filter(|(_, memory)| memory.is_current(now))
+            .map(|(standing, memory)| (standing, Arc::clone(memory)))
+            .collect()
+    })
+}
+
+/// The `limit` members of a scope that stand highest.
+fn best(mut members: Vec<(f32, Arc<Memory>)>, scope: &Scope, limit: usize) -> Vec<Arc<Memory>> {
+    members.retain(|(_, memory)| memory.partition.visible_to(scope));
+    members.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
+    members.truncate(limit);
+    members.into_iter().map(|(_, memory)| memory).collect()
 }
 
 #[async_trait]
@@ -123,6 +132,25 @@ impl HotBranch for HotSet {
         )?;
         hits.retain(|hit| hit.memory.partition.visible_to(scope));
         Ok(hits)
+    }
+
+    async fn standing(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError> {
+        let partitions = self.index.partitions(scope, deadline).await?;
+        let now = self.index.now();
+        self.freshen(&partitions, now);
+        let mut members = Vec::new();
+        for partition in &partitions {
+            if partition.len() <= self.index.inline_rows() {
+                refresh(partition, now, deadline)?;
+            }
+            members.extend(current(partition, now));
+        }
+        Ok(best(members, scope, limit))
     }
 }
 

@@ -74,10 +74,11 @@ pub(in crate::request::context) fn record(
 /// Status, level and reason by the table of outcomes (design, section 2).
 pub(in crate::request::context) fn outcome(
     found: &Found,
+    directive: bool,
     nothing_chosen: bool,
     ranked: &[Ranked],
 ) -> (ContextStatus, Level, Option<String>) {
-    let without = alone(found.directive.is_some());
+    let without = alone(directive);
     if let Some(reason) = found.given_up {
         return (without, Level::L3, Some(reason.to_owned()));
     }

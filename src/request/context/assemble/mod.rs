@@ -67,7 +67,7 @@ pub struct Whole {
 
 impl View {
     /// The directive's text as this reader sees it.
-    fn text(&self, directive: &DirectiveVersion) -> String {
+    pub(super) fn text(&self, directive: &DirectiveVersion) -> String {
         if self.hide_directive {
             let hash: String = directive
                 .content_hash
@@ -82,7 +82,7 @@ impl View {
 }
 
 /// Time for counting a directive that was never counted before; then it is estimated, and all else with it.
-const DIRECTIVE_TIME: Duration = Duration::from_millis(2);
+pub(super) const DIRECTIVE_TIME: Duration = Duration::from_millis(2);
 
 /// Everything an assembly depends on.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ impl Assembled {
 }
 
 /// The status of a request that got no memories because something is missing.
-const fn alone(directive: bool) -> ContextStatus {
+pub(super) const fn alone(directive: bool) -> ContextStatus {
     if directive {
         ContextStatus::DirectiveOnly
     } else {
@@ -254,7 +254,8 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         .iter()
         .map(|r| (r.memory.partition.clone(), r.memory.id))
         .collect();
-    let (status, level, reason) = outcome(&inputs.found, chosen.memories.is_empty(), &ranked);
+    let known = inputs.found.directive.is_some();
+    let (status, level, reason) = outcome(&inputs.found, known, chosen.memories.is_empty(), &ranked);
     let plan = ContextPlan {
         status,
         level,

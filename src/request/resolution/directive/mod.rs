@@ -38,6 +38,9 @@ pub trait DirectiveBranch: Send + Sync + Debug {
     /// The active directive, when no waiting is needed.
     fn at_hand(&self, scope: &Scope) -> Option<Active>;
 
+    /// Versions that were revoked, as far as is known without waiting.
+    fn revoked(&self, scope: &Scope) -> Arc<[u32]>;
+
     /// Loads it.
     async fn load(&self, scope: &Scope) -> Result<Active, BranchError>;
 }
@@ -56,6 +59,7 @@ type Loaded = Option<Result<Active, StoreError>>;
 #[derive(Debug, Clone)]
 struct Kept {
     active: Active,
+    revoked: Arc<[u32]>,
     read_at: Instant,
 }
 
@@ -164,10 +168,12 @@ impl Landing {
         let read_at = Instant::now();
         let store = &self.directives.store;
         let active = store.active_directive(org, agent).await?.map(Arc::new);
+        let revoked = store.revoked_directives(org, agent).await?.into();
         let loads = self.directives.loads.lock();
         if loads.generation == self.generation {
             let kept = Kept {
                 active: active.clone(),
+                revoked,
                 read_at,
             };
             self.directives.cache.insert(self.key, kept);
@@ -200,6 +206,11 @@ impl DirectiveBranch for CachedDirectives {
             drop(self.loading(key));
         }
         Some(kept.active)
+    }
+
+    fn revoked(&self, scope: &Scope) -> Arc<[u32]> {
+        let kept = self.cache.get(&(scope.org(), scope.agent()));
+        kept.map_or_else(Arc::default, |kept| kept.revoked)
     }
 
     async fn load(&self, scope: &Scope) -> Result<Active, BranchError> {

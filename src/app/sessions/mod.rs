@@ -1,0 +1,98 @@
+//! What sessions stand on: the cache of what is frozen, the working states, and the records on their way to the store.
+
+pub(in crate::app) mod records;
+pub(in crate::app) mod states;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::SessionConfig;
+use crate::request::context::sticky::Flights;
+use crate::session::SessionSecret;
+use crate::store::Store;
+use crate::store::shared::{InProcess, SessionCache};
+use crate::telemetry::Metrics;
+
+use super::App;
+
+pub use records::Records;
+pub use states::{LatestState, States};
+
+pub(super) use records::write;
+
+/// The shared handles of sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// What is frozen.
+    pub cache: Arc<dyn SessionCache>,
+    /// The cache of this process, when it is the one in use: it has to be swept.
+    pub in_process: Option<Arc<InProcess>>,
+    /// Names, nonces and hashes.
+    pub secret: SessionSecret,
+    /// Single flight.
+    pub flights: Flights,
+    /// Working states.
+    pub states: States,
+    /// Records on their way.
+    pub records: Records,
+}
+
+impl Sessions {
+    /// Sessions over `store`; with another cache than the process's own where one is given.
+    pub(super) fn new(
+        settings: &SessionConfig,
+        secret: SessionSecret,
+        store: Arc<dyn Store>,
+        other: Option<Arc<dyn SessionCache>>,
+    ) -> Self {
+        let in_process = other.is_none().then(|| Arc::new(InProcess::new(settings)));
+        let own = || in_process.clone().map(|cache| cache as Arc<dyn SessionCache>);
+        let cache = other.or_else(own);
+        Self {
+            cache: cache.unwrap_or_else(|| Arc::new(InProcess::new(settings))),
+            in_process,
+            secret,
+            flights: Flights::default(),
+            states: States::new(Arc::clone(&store)),
+            records: Records::new(store),
+        }
+    }
+}
+
+impl Sessions {
+    /// Drops what is idle, and tells the metrics how much is held.
+    pub(super) fn sweep(&self, metrics: &Metrics) {
+        if let Some(cache) = &self.in_process {
+            let (lanes, bytes) = cache.sweep();
+            metrics.sessions_held(lanes, bytes);
+        }
+        metrics.session_records_lost(self.records.lost());
+    }
+}
+
+/// How often old sessions are looked for.
+const RETIRE: Duration = Duration::from_secs(3_600);
+/// Old sessions deleted in one transaction.
+const RETIRED: usize = 1_000;
+
+/// Deletes stored sessions that nobody has used for longer than they are kept.
+pub(super) async fn retire(app: App) {
+    let kept = jiff::SignedDuration::from_hours(24 * i64::from(app.config.session.retention_days));
+    loop {
+        let before = app.clock.now().checked_sub(kept);
+        while let Ok(before) = before {
+            match app.store.delete_sessions(before, RETIRED).await {
+                Ok(deleted) if deleted == RETIRED as u64 => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!("old sessions could not be deleted: {error}");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RETIRE) => {}
+            () = app.tasks.stopping() => return,
+        }
+    }
+}

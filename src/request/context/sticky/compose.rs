@@ -1,0 +1,324 @@
+//! Composition: from what is held and what was found to what goes out. Pure: no clock, no randomness, no store.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::ids::MemoryId;
+use crate::memory::Memory;
+use crate::openai::ChatRequest;
+use crate::providers::ModelProfile;
+use crate::request::context::assemble::{
+    AssembleError, Chosen, Form, Room, View, alone, choose, outcome, plan_budget, record,
+};
+use crate::request::context::measure::Measured;
+use crate::request::context::place::takes_block;
+use crate::request::context::plan::{
+    ContextPlan, Decision, Placement, PlannedMemory, TokenAccount,
+};
+use crate::request::context::rank::{RankSettings, Ranked, rank, standing_components};
+use crate::request::context::retrieve::Found;
+use crate::session::{
+    Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn,
+};
+use crate::store::shared::{BlockFate, Held, Known};
+use crate::tokens::Count;
+
+use super::render::{Epoch, Pinned, Press};
+
+/// What has to be done to Region A before the request goes out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It is frozen already.
+    None,
+    /// It is to be frozen.
+    Open,
+    /// It replaces the one of this epoch.
+    Rotate(u32, BlockFate),
+    /// It is used for this request alone: opened degraded.
+    Unfrozen,
+}
+
+/// Everything that a composition depends on.
+#[derive(Debug)]
+pub(super) struct Inputs<'a> {
+    pub(super) press: Press<'a>,
+    pub(super) owner: &'a Arc<SessionKey>,
+    pub(super) chat: &'a ChatRequest,
+    pub(super) turns: &'a [Turn],
+    pub(super) profile: ModelProfile,
+    pub(super) held: &'a Held,
+    /// The last epoch that was used and is lost; 0 for none.
+    pub(super) lost: u32,
+    pub(super) revoked: &'a [u32],
+    pub(super) found: Found,
+    pub(super) measured: Measured,
+    pub(super) state: Option<StateDelta>,
+    pub(super) view: &'a View,
+    pub(super) now: Timestamp,
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub(super) struct Composed {
+    pub(super) opening: Arc<Opening>,
+    pub(super) change: Change,
+    /// Every turn of the request with what it has.
+    pub(super) turns: Vec<(Turn, Outcome)>,
+    /// Memories that are sent for the first time.
+    pub(super) used: Vec<Arc<Memory>>,
+    pub(super) plan: ContextPlan,
+}
+
+/// Composes.
+///
+/// # Errors
+/// When counts of two tokenizers meet, which no configuration brings about.
+pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError> {
+    let hits = std::mem::take(&mut inputs.found.hits);
+    let (mut opening, mut change, mut opened) = inputs.opening();
+    let mut turns = inputs.known();
+    let mut room = inputs.room(&opening, &turns);
+    if plan_budget(&room, 0)?.over_budget && room.frozen.tokens > 0 {
+        // New recall has yielded already: there is no room for any. What was injected before yields next; the prefix never does.
+        let slimmer = OpeningParts {
+            snapshot: None,
+            ..opening.parts()
+        };
+        (opening, change) = inputs.slimmed(slimmer, change);
+        opened.clear();
+        turns.iter_mut().for_each(|(_, outcome)| *outcome = Outcome::Nothing);
+        room = inputs.room(&opening, &turns);
+    }
+    let any = !hits.is_empty();
+    let mut settings = RankSettings::new(inputs.press.settings);
+    settings.carried = carried(&opening, &turns);
+    let ranked = rank(hits, inputs.now, &settings);
+    let chosen = choose(&room, &ranked)?;
+    let block = inputs.block(&opening, &chosen);
+    if let Some((_, outcome)) = inputs.open_turn(&mut turns) {
+        *outcome = block.map_or(Outcome::Nothing, Outcome::Block);
+    }
+    let mut plan = inputs.plan(&opening, &turns, &ranked, &chosen);
+    plan.pack = any.then_some(chosen.report);
+    inputs.record_snapshot(&opened, &mut plan);
+    let recalled = chosen.memories.iter().map(|r| Arc::clone(&r.memory));
+    Ok(Composed {
+        used: opened.into_iter().chain(recalled).collect(),
+        opening: Arc::new(opening),
+        change,
+        turns,
+        plan,
+    })
+}
+
+/// The memories that the request carries already.
+fn carried(opening: &Opening, turns: &[(Turn, Outcome)]) -> Vec<MemoryId> {
+    let blocks = turns.iter().filter_map(|(_, o)| o.block());
+    opening.ids().chain(blocks.flat_map(|b| b.ids().collect::<Vec<_>>())).collect()
+}
+
+impl Inputs<'_> {
+    /// Region A, what has to be done to it, and the memories that a new one opens with.
+    fn opening(&self) -> (Opening, Change, Vec<Arc<Memory>>) {
+        let pinned = self.found.directive.as_ref().map(|d| (d.version, self.view.text(d)));
+        let pinned = pinned.as_ref().map(|(version, text)| Pinned {
+            version: *version,
+            text,
+        });
+        if let Some(held) = &self.held.opening {
+            let revoked = held.directive.is_some_and(|v| self.revoked.contains(&v));
+            if !revoked {
+                return (Opening::clone(held), Change::None, Vec::new());
+            }
+            let epoch = Epoch {
+                number: held.epoch.saturating_add(1),
+                nonce: held.nonce_epoch,
+                reason: Some(RotationReason::Revoked),
+            };
+            // A directive that is not known is better than one that was revoked.
+            let pinned = pinned.filter(|p| !self.revoked.contains(&p.version));
+            let next = self.press.redirected(held, epoch, pinned);
+            return (next, Change::Rotate(held.epoch, BlockFate::Keep), Vec::new());
+        }
+        let missing = |branch: &str| {
+            let report = self.found.branches.get(branch);
+            report.is_some_and(|b| crate::request::context::missing(b.outcome))
+        };
+        let degraded = self.found.given_up.is_some() || missing("directive") || missing("snapshot");
+        let first = self.lost.saturating_add(1);
+        let epoch = Epoch {
+            number: if degraded { 0 } else { first },
+            nonce: first,
+            reason: (self.lost > 0).then_some(RotationReason::StateLost),
+        };
+        let opened = if degraded { Vec::new() } else { self.snapshot() };
+        let memories: Vec<&Memory> = opened.iter().map(Arc::as_ref).collect();
+        let opening = self.press.opening(self.owner, epoch, pinned, &memories);
+        let change = if degraded { Change::Unfrozen } else { Change::Open };
+        (opening, change, opened)
+    }
+
+    /// The memories that a session opens with: by standing, as many as fit.
+    fn snapshot(&self) -> Vec<Arc<Memory>> {
+        let settings = self.press.settings;
+        let mut left = settings.snapshot_tokens;
+        let members = self.found.snapshot.iter().flatten();
+        members
+            .filter(|memory| {
+                let tokens = memory.tokens.of(self.profile.family);
+                let fits = tokens <= left && memory.is_current(self.now);
+                left -= if fits { tokens } else { 0 };
+                fits
+            })
+            .take(settings.snapshot_items)
+            .cloned()
+            .collect()
+    }
+
+    /// An opening that lost its snapshot for want of room, and how it comes into force.
+    fn slimmed(&self, slimmer: OpeningParts, change: Change) -> (Opening, Change) {
+        let Some(held) = &self.held.opening else {
+            return (Opening::new(slimmer), change);
+        };
+        let next = Opening::new(OpeningParts {
+            epoch: held.epoch.saturating_add(1),
+            reason: Some(RotationReason::OverBudget),
+            ..slimmer
+        });
+        (next, Change::Rotate(held.epoch, BlockFate::Drop))
+    }
+
+    /// The turns as they are held. A turn that is not known got nothing, and stays so; the last one may still get something.
+    fn known(&self) -> Vec<(Turn, Outcome)> {
+        let held = self.held.turns.iter().map(|known| match known {
+            Known::Chain(outcome) | Known::Anchor(outcome) => outcome.clone(),
+            Known::No => Outcome::Nothing,
+        });
+        self.turns.iter().copied().zip(held).collect()
+    }
+
+    /// The turn that may get something now: the last one, if it is not settled and its message can take a block.
+    fn open_turn<'t>(&self, turns: &'t mut [(Turn, Outcome)]) -> Option<&'t mut (Turn, Outcome)> {
+        if self.held.turns.last() != Some(&Known::No) {
+            return None;
+        }
+        let last = turns.last_mut()?;
+        let message = self.chat.messages().get(last.0.message)?;
+        takes_block(message, self.profile).then_some(last)
+    }
+
+    fn block(&self, opening: &Opening, chosen: &Chosen<'_>) -> Option<Arc<Block>> {
+        let anchor = self.turns.last()?.anchor;
+        let memories: Vec<&Memory> = chosen.memories.iter().map(|r| &*r.memory).collect();
+        let recall = self.press.recall(self.owner, opening.nonce_epoch, &anchor, &memories);
+        Press::block(self.owner, opening.nonce_epoch, recall, self.state.clone())
+    }
+
+    fn room(&self, opening: &Opening, turns: &[(Turn, Outcome)]) -> Room<'_> {
+        let family = self.measured.family;
+        let blocks = turns.iter().filter_map(|(_, o)| o.block());
+        let frozen = blocks
+            .map(|b| b.tokens().of(family))
+            .chain(opening.snapshot.iter().map(|s| s.tokens().of(family)))
+            .fold(0, u32::saturating_add);
+        Room {
+            settings: self.press.settings,
+            profile: ModelProfile {
+                family,
+                ..self.profile
+            },
+            form: Form::Enveloped,
+            directive: Count::new(family, opening.tokens.of(family)),
+            messages: self.measured.messages,
+            tools: self.measured.tools,
+            frozen: Count::new(family, frozen),
+            requested_max: self.chat.max_tokens(),
+        }
+    }
+
+    fn plan(
+        &self,
+        opening: &Opening,
+        turns: &[(Turn, Outcome)],
+        ranked: &[Ranked],
+        chosen: &Chosen<'_>,
+    ) -> ContextPlan {
+        let family = self.measured.family;
+        let nothing = chosen.memories.is_empty();
+        let (status, level, mut reason) =
+            outcome(&self.found, opening.directive.is_some(), nothing, ranked);
+        let settled = self.held.turns.last().is_some_and(|k| *k != Known::No);
+        let blocks: Vec<_> = turns.iter().filter_map(|(_, o)| o.block()).collect();
+        if settled && reason.as_deref() == Some("no_question") {
+            // Nothing was asked because the turn has what it has.
+            reason = (blocks.is_empty() && opening.snapshot.is_none()).then(|| "turn_settled".to_owned());
+        }
+        if chosen.budget.over_budget && reason.is_none() {
+            reason = Some("over_budget".to_owned());
+        }
+        let memories = chosen
+            .memories
+            .iter()
+            .map(|r| r.memory.tokens.of(family))
+            .fold(0, u32::saturating_add);
+        let directive = opening.tokens.of(family);
+        let injected = blocks
+            .iter()
+            .map(|b| b.tokens().of(family))
+            .chain(opening.snapshot.iter().map(|s| s.tokens().of(family)))
+            .fold(directive, u32::saturating_add);
+        ContextPlan {
+            status,
+            level,
+            reason,
+            layout: self.press.settings.layout,
+            branches: self.found.branches.clone(),
+            budget: chosen.budget,
+            memories: record(ranked, &chosen.memories, self.profile),
+            pack: None,
+            tokens: TokenAccount {
+                injected,
+                directive,
+                memories,
+                formatter: injected.saturating_sub(directive).saturating_sub(memories),
+            },
+            timings_ms: std::collections::BTreeMap::new(),
+            session: None,
+        }
+    }
+
+    fn record_snapshot(&self, opened: &[Arc<Memory>], plan: &mut ContextPlan) {
+        plan.memories.extend(opened.iter().map(|memory| {
+            let (score, components) = standing_components(memory, self.now);
+            PlannedMemory {
+                id: memory.id,
+                region: Placement::Snapshot,
+                decision: Decision::Packed,
+                reason: None,
+                score,
+                components,
+                tokens: memory.tokens.of(self.measured.family),
+            }
+        }));
+    }
+}
+
+/// The directive and nothing else, when what is frozen cannot be known or may not be sent: for one request, and never kept.
+pub(super) fn bare(
+    press: &Press<'_>,
+    owner: &Arc<SessionKey>,
+    directive: Option<Pinned<'_>>,
+) -> Opening {
+    let epoch = Epoch {
+        number: 0,
+        nonce: 1,
+        reason: None,
+    };
+    press.opening(owner, epoch, directive, &[])
+}
+
+/// The status of a request that goes out with the directive alone.
+pub(super) const fn bare_status(opening: &Opening) -> crate::request::context::plan::ContextStatus {
+    alone(opening.directive.is_some())
+}

@@ -1,0 +1,270 @@
+//! The lane's standing: what is frozen for this session and model, from the cache, else rendered again from the store.
+//!
+//! A lost cache is no loss as long as what is rendered again hashes to what was sent. Where it does not, the epoch rotates.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use tokio::time::timeout_at;
+
+use super::render::{Epoch, Pinned};
+use super::{Unknown, Work};
+use crate::ids::MemoryId;
+use crate::memory::Memory;
+use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
+use crate::session::working_state::WorkingState;
+use crate::session::{Opening, Outcome, RotationReason, StateDelta, Turn};
+use crate::store::StoreError;
+use crate::store::shared::{BlockFate, Held};
+
+/// How a lane is found.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    /// What it holds.
+    pub(super) held: Held,
+    /// The last epoch that was used although nothing of it can be rendered; 0 for none.
+    pub(super) lost: u32,
+}
+
+/// A lane that was rendered again.
+struct Restored {
+    opening: Opening,
+    turns: Vec<(Turn, Outcome)>,
+    /// Memories that were forgotten while the lane was not in memory.
+    gone: Vec<MemoryId>,
+}
+
+impl Work<'_> {
+    /// What the cache holds; nothing when the store has to be asked.
+    pub(super) async fn cached(&self) -> Result<Option<Held>, Unknown> {
+        let asked = self.app.sessions.cache.read(&self.key, self.chain.turns());
+        let held = timeout_at(self.deadline.wall, asked)
+            .await
+            .map_err(|_| Unknown("session=timeout"))?
+            .map_err(|_| Unknown("session=error"))?;
+        Ok(held.filter(|held| self.owns(held)))
+    }
+
+    /// The last check on everything that is read back: it must have been frozen for this very scope.
+    fn owns(&self, held: &Held) -> bool {
+        let scope = self.subject.who.scope();
+        let opening = held.opening.as_ref().is_none_or(|o| o.owner.belongs_to(scope));
+        let blocks = held.turns.iter().filter_map(super::block_of);
+        let own = opening && blocks.into_iter().all(|b| b.owner().belongs_to(scope));
+        if !own {
+            tracing::error!("frozen text of another scope was found under this session's key; it is not used");
+        }
+        own
+    }
+
+    /// Asks the store for a lane that is not in the cache. To be called by one request at a time.
+    pub(super) async fn stored(&self, held: Option<Held>) -> Result<Standing, Unknown> {
+        let found = timeout_at(self.deadline.wall, self.restore())
+            .await
+            .map_err(|_| Unknown("session=timeout"))?
+            .map_err(|error| {
+                tracing::warn!("session state: {error}");
+                Unknown("session=error")
+            })?;
+        match found {
+            Some(Ok(restored)) => self.take_up(restored).await,
+            Some(Err(lost)) => Ok(Standing {
+                held: held.unwrap_or_default().asked(self.chain.turns().len()),
+                lost,
+            }),
+            None => Ok(Standing {
+                held: held.unwrap_or_default().asked(self.chain.turns().len()),
+                lost: 0,
+            }),
+        }
+    }
+
+    /// Puts a lane back. What was forgotten meanwhile leaves it at once, as an epoch of its own.
+    async fn take_up(&self, restored: Restored) -> Result<Standing, Unknown> {
+        let Restored {
+            opening,
+            turns,
+            gone,
+        } = restored;
+        let cache = &self.app.sessions.cache;
+        let failed = |_| Unknown("session=error");
+        let opening = Arc::new(opening);
+        cache
+            .restore(&self.key, Arc::clone(&opening), turns)
+            .await
+            .map_err(failed)?;
+        if !gone.is_empty() {
+            let next = Arc::new(opening.without(&gone));
+            let fate = BlockFate::Without(gone.clone());
+            cache
+                .rotate(&self.key, opening.epoch, Arc::clone(&next), fate)
+                .await
+                .map_err(failed)?;
+            self.rotated(&next, false);
+            self.app.sessions.records.forgotten(&self.key, gone);
+        }
+        let held = self.cached().await?.unwrap_or_default();
+        Ok(Standing { held, lost: 0 })
+    }
+
+    /// Renders the stored lane again; the number of its last epoch where that is not possible.
+    async fn restore(&self) -> Result<Option<Result<Restored, u32>>, StoreError> {
+        let store = &self.app.store;
+        let Some(record) = store.session_lane(&self.key).await? else {
+            return Ok(None);
+        };
+        let ids = all_ids(&record);
+        let memories = store
+            .memories_by_id(&self.key.session.partitions(), &ids)
+            .await?;
+        let memories: HashMap<MemoryId, Memory, RandomState> =
+            memories.into_iter().map(|m| (m.id, m)).collect();
+        let mut gone: Vec<MemoryId> = ids;
+        gone.retain(|id| !memories.contains_key(id));
+        let epoch = record.opening.epoch;
+        let Some(opening) = self.opening_again(&record.opening, &memories).await? else {
+            return Ok(Some(Err(epoch)));
+        };
+        let states = self.states_of(&record.turns).await?;
+        let turns: Option<Vec<(Turn, Outcome)>> = record
+            .turns
+            .iter()
+            .map(|turn| Some((place(turn), self.turn_again(turn, &memories, &states)?)))
+            .collect();
+        let Some(turns) = turns.filter(|turns| self.covers(turns)) else {
+            return Ok(Some(Err(epoch)));
+        };
+        Ok(Some(Ok(Restored {
+            opening,
+            turns,
+            gone,
+        })))
+    }
+
+    /// Whether every earlier turn of this request is among those that were stored. One that is not may have had a block.
+    fn covers(&self, turns: &[(Turn, Outcome)]) -> bool {
+        let earlier = self.chain.turns().split_last().map_or(&[][..], |(_, e)| e);
+        let known = |turn: &Turn| {
+            turns
+                .iter()
+                .any(|(t, _)| t.chain == turn.chain || t.anchor == turn.anchor)
+        };
+        earlier.iter().all(known)
+    }
+
+    async fn opening_again(
+        &self,
+        record: &OpeningRecord,
+        memories: &HashMap<MemoryId, Memory, RandomState>,
+    ) -> Result<Option<Opening>, StoreError> {
+        let directive = match record.directive {
+            Some(version) => {
+                let (org, agent) = (self.owner.org, self.owner.agent);
+                let found = self.app.store.directive_version(org, agent, version).await?;
+                let Some(found) = found else {
+                    return Ok(None);
+                };
+                Some(found)
+            }
+            None => None,
+        };
+        let snapshot: Vec<&Memory> = record.snapshot.iter().filter_map(|id| memories.get(id)).collect();
+        let pinned = directive.as_ref().map(|d| Pinned {
+            version: d.version,
+            text: &d.content,
+        });
+        let epoch = Epoch {
+            number: record.epoch,
+            nonce: record.nonce_epoch,
+            reason: record.reason,
+        };
+        let opening = self.press().opening(&self.owner, epoch, pinned, &snapshot);
+        // Without all of its memories it cannot hash to the same; what is left is what the next epoch has.
+        let whole = snapshot.len() == record.snapshot.len();
+        Ok((!whole || *opening.sha256() == record.sha256).then_some(opening))
+    }
+
+    fn turn_again(
+        &self,
+        record: &TurnRecord,
+        memories: &HashMap<MemoryId, Memory, RandomState>,
+        states: &HashMap<u32, WorkingState, RandomState>,
+    ) -> Option<Outcome> {
+        let recalled: Vec<&Memory> = record.memories.iter().filter_map(|id| memories.get(id)).collect();
+        let press = self.press();
+        let recall = press.recall(&self.owner, record.nonce_epoch, &record.anchor, &recalled);
+        let state: Option<StateDelta> = match record.state {
+            None => None,
+            Some((from, to)) => {
+                let (before, after) = (states.get(&from)?, states.get(&to)?);
+                press.state(&self.owner, record.nonce_epoch, (from, before), (to, after))
+            }
+        };
+        let block = super::render::Press::block(&self.owner, record.nonce_epoch, recall, state);
+        let whole = recalled.len() == record.memories.len();
+        match (block, record.digest) {
+            (Some(block), Some(digest)) if whole && *block.digest() != digest => None,
+            (Some(block), _) => Some(Outcome::Block(block)),
+            (None, _) => Some(Outcome::Nothing),
+        }
+    }
+
+    /// The versions of the working state that deltas lead from and to; 0 is the empty one.
+    async fn states_of(
+        &self,
+        turns: &[TurnRecord],
+    ) -> Result<HashMap<u32, WorkingState, RandomState>, StoreError> {
+        let mut states = HashMap::default();
+        states.insert(0, WorkingState::default());
+        let wanted = turns.iter().filter_map(|t| t.state);
+        for version in wanted.flat_map(|(from, to)| [from, to]) {
+            if states.contains_key(&version) {
+                continue;
+            }
+            let stored = self
+                .app
+                .store
+                .working_state(&self.owner, Some(version))
+                .await?;
+            if let Some(state) = stored.and_then(|s| serde_json::from_str(&s.json).ok()) {
+                states.insert(version, state);
+            }
+        }
+        Ok(states)
+    }
+
+    /// Tells of a new epoch: event, metric, record.
+    pub(super) fn rotated(&self, opening: &Opening, drops_blocks: bool) {
+        super::announce(self.app, opening);
+        let at = self.app.clock.now();
+        self.app
+            .sessions
+            .records
+            .opened(&self.key, opening, drops_blocks, at);
+    }
+}
+
+/// Where a stored turn stands: it has no place in a request.
+const fn place(record: &TurnRecord) -> Turn {
+    Turn {
+        message: 0,
+        chain: record.chain,
+        anchor: record.anchor,
+    }
+}
+
+fn all_ids(record: &LaneRecord) -> Vec<MemoryId> {
+    let blocks = record.turns.iter().flat_map(|t| t.memories.iter().copied());
+    let mut ids: Vec<MemoryId> = record.opening.snapshot.iter().copied().chain(blocks).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+impl Standing {
+    /// Why Region A must be rendered anew, for the epoch that follows a loss.
+    pub(super) fn reason(&self) -> Option<RotationReason> {
+        (self.lost > 0).then_some(RotationReason::StateLost)
+    }
+}

@@ -1,0 +1,347 @@
+//! The `stable` layout: what was sent once in a session is sent again byte for byte, in the same place.
+//!
+//! ```text
+//! lane      what is frozen for this session and model: from the cache, else rendered again from the store
+//! flights   of several requests that would compute the same, one does
+//! compose   Region A, the turn's block and the plan, from what is held and what was found; pure
+//! render    the bytes                       settle    put if absent; losers take the winner's
+//! seal      the last check before the handoff: nothing forgotten goes out
+//! ```
+//!
+//! A turn is settled once, whatever came of it: nothing is filled in later. When the state cannot be known the request goes out with the
+//! directive alone, and nothing of it is kept.
+
+mod compose;
+mod flights;
+mod lane;
+mod render;
+mod seal;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::ids::MemoryId;
+use crate::memory::PartitionKey;
+use crate::session::working_state::WorkingState;
+use crate::session::{Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived};
+use crate::store::shared::{Held, Known, Sent};
+
+use super::Subject;
+use super::assemble::View;
+use super::measure::{self, Measured};
+use super::place::takes_block;
+use super::plan::{ContextPlan, Level};
+use super::retrieve::{self, Deadline, Found, Wanted};
+use crate::request::resolution::Resolved;
+use crate::request::resolution::directive::Lookup;
+
+use compose::{Composed, Inputs};
+use lane::Standing;
+use render::{Pinned, Press};
+
+pub use flights::Flights;
+pub use seal::Sealed;
+
+/// Why the state of a session cannot be known: the reason that the response names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unknown(&'static str);
+
+/// One request on its way through the layout.
+pub(super) struct Work<'a> {
+    app: &'a App,
+    subject: &'a Subject<'a>,
+    chain: &'a Chain,
+    directive: &'a Lookup,
+    view: &'a View,
+    key: Arc<LaneKey>,
+    owner: Arc<SessionKey>,
+    deadline: Deadline,
+    /// Whether the outcome is frozen; a preview freezes nothing.
+    keep: bool,
+}
+
+/// What goes out, before the last check.
+#[derive(Debug)]
+pub struct Frozen {
+    key: Arc<LaneKey>,
+    /// Region A.
+    opening: Arc<Opening>,
+    /// Every turn of the request with what it has.
+    turns: Vec<(Turn, Outcome)>,
+    /// Memories that this request is the first to send.
+    used: Vec<(PartitionKey, MemoryId)>,
+    /// The record.
+    pub plan: ContextPlan,
+    /// The store's revision up to which everything here was checked.
+    checked: i64,
+    last: Option<Sent>,
+    trimmed: bool,
+    /// The directive by itself, for a request that may not send anything else.
+    bare: Opening,
+}
+
+impl Frozen {
+    /// The blocks with the places of their messages.
+    fn blocks(&self) -> Vec<(usize, &Block)> {
+        self.turns
+            .iter()
+            .filter_map(|(turn, outcome)| Some((turn.message, &**outcome.block()?)))
+            .collect()
+    }
+
+    /// The memories in it, as sent.
+    fn ids(&self) -> Vec<MemoryId> {
+        let blocks = self.turns.iter().filter_map(|(_, o)| o.block());
+        let mut ids: Vec<MemoryId> = self.opening.ids().collect();
+        ids.extend(blocks.flat_map(|b| b.ids()));
+        ids
+    }
+
+    /// The memories that are sent for the first time.
+    pub(super) fn used(&self) -> &[(PartitionKey, MemoryId)] {
+        &self.used
+    }
+}
+
+/// How often a request starts again because an epoch was rotated under it.
+const ATTEMPTS: usize = 3;
+
+/// Runs the layout for a request. With `keep` its outcome is frozen.
+pub async fn run(
+    app: &App,
+    subject: &Subject<'_>,
+    resolved: &Resolved,
+    view: &View,
+    keep: bool,
+) -> Frozen {
+    let began = Instant::now();
+    let owner = Arc::new(SessionKey::new(subject.who.scope(), resolved.session.clone()));
+    let work = Work {
+        app,
+        subject,
+        chain: &resolved.chain,
+        directive: &resolved.directive,
+        view,
+        key: Arc::new(LaneKey {
+            session: SessionKey::clone(&owner),
+            lane: subject.lane.clone(),
+        }),
+        owner,
+        deadline: Deadline::new(began, &app.config.context),
+        keep,
+    };
+    let mut frozen = work.frozen().await;
+    let ms = began.elapsed().as_secs_f64() * 1_000.0;
+    frozen.plan.timings_ms.insert("total", ms);
+    frozen
+}
+
+impl Work<'_> {
+    fn press(&self) -> Press<'_> {
+        Press {
+            settings: &self.app.config.context,
+            secret: &self.app.sessions.secret,
+            counter: &self.app.counter,
+        }
+    }
+
+    async fn frozen(&self) -> Frozen {
+        for _ in 0..ATTEMPTS {
+            match self.attempt().await {
+                Ok(Some(frozen)) => return frozen,
+                // The epoch was rotated meanwhile: what is frozen now is read again.
+                Ok(None) => {}
+                Err(Unknown(reason)) => return self.bare(reason).await,
+            }
+        }
+        self.bare("session=contended").await
+    }
+
+    async fn attempt(&self) -> Result<Option<Frozen>, Unknown> {
+        let mut cached = self.cached().await?;
+        // Held until everything is settled: who comes second reads what the first one froze.
+        let mut _flight = None;
+        if self.keep
+            && let Some(turn) = self.unsettled(cached.as_ref())
+        {
+            let flights = &self.app.sessions.flights;
+            let entered = flights.enter(&self.key, turn, self.deadline.wall).await;
+            _flight = Some(entered.ok_or(Unknown("session=timeout"))?);
+            cached = self.cached().await?;
+        }
+        let standing = match cached {
+            Some(held) if held.opening.is_some() => Standing { held, lost: 0 },
+            held => self.stored(held).await?,
+        };
+        let asks = self.asks(&standing.held);
+        let wanted = Wanted {
+            recall: asks,
+            snapshot: self.wants_snapshot(&standing.held),
+        };
+        let (org, family) = (self.subject.who.org(), self.subject.profile.family);
+        let wall = self.deadline.wall;
+        let (mut found, measured, state) = tokio::join!(
+            retrieve::retrieve(self.app, self.subject, self.directive, wanted, self.deadline),
+            measure::measure(&self.app.counter, org, family, self.subject.chat, wall),
+            self.state_delta(asks, &standing),
+        );
+        if Instant::now() > self.deadline.end {
+            found = found.given_up("deadline");
+        }
+        let known = (found.directive.clone(), found.branches.clone());
+        let mut composed = self.composed(&standing, found, measured, state.clone())?;
+        if Instant::now() > self.deadline.end && composed.plan.level < Level::L3 {
+            // Too late to be worth its wait: what is frozen goes out, new memories do not.
+            let (directive, branches) = known;
+            let late = Found {
+                directive,
+                branches,
+                ..Found::empty()
+            };
+            composed = self.composed(&standing, late.given_up("deadline"), measured, state)?;
+        }
+        self.settled(&standing, composed).await
+    }
+
+    /// What a request has to compute that others might compute as well: the opening, or its turn.
+    fn unsettled(&self, held: Option<&Held>) -> Option<Option<crate::session::ChainHash>> {
+        match held {
+            Some(held) if held.opening.is_some() => self
+                .asks(held)
+                .then(|| self.chain.turns().last().map(|turn| turn.chain)),
+            Some(_) | None => Some(None),
+        }
+    }
+
+    /// Whether the request's turn is open, and its message can take a block.
+    fn asks(&self, held: &Held) -> bool {
+        let (Some(turn), Some(Known::No)) = (self.chain.turns().last(), held.turns.last()) else {
+            return false;
+        };
+        let message = self.subject.chat.messages().get(turn.message);
+        message.is_some_and(|m| takes_block(m, self.subject.profile))
+    }
+
+    fn wants_snapshot(&self, held: &Held) -> usize {
+        let settings = &self.app.config.context;
+        if held.opening.is_some() || settings.snapshot_tokens == 0 {
+            0
+        } else {
+            settings.snapshot_items
+        }
+    }
+
+    /// What changed in the working state since the last block on this chain that told of it.
+    async fn state_delta(&self, asks: bool, standing: &Standing) -> Option<StateDelta> {
+        let held = &standing.held;
+        if !asks || is_derived(&self.owner.id) {
+            return None;
+        }
+        let states = &self.app.sessions.states;
+        let latest = states.latest(&self.owner, self.deadline.wall).await?;
+        let told = held.turns.iter().rev().filter_map(block_of);
+        let from = told.filter_map(|b| b.state()).map(|s| s.to).next().unwrap_or(0);
+        if latest.version == from {
+            return None;
+        }
+        let before = match from {
+            0 => Arc::new(WorkingState::default()),
+            version => states.version(&self.owner, version, self.deadline.wall).await?,
+        };
+        let nonce_epoch = held.opening.as_ref().map_or(standing.lost.saturating_add(1), |o| o.nonce_epoch);
+        let to = (latest.version, &*latest.state);
+        self.press().state(&self.owner, nonce_epoch, (from, &before), to)
+    }
+
+    /// The pure part. A fault in it costs what is new and what is frozen for this one request, never the request.
+    fn composed(
+        &self,
+        standing: &Standing,
+        found: Found,
+        measured: Measured,
+        state: Option<StateDelta>,
+    ) -> Result<Composed, Unknown> {
+        let revoked = self.app.directives.revoked(self.subject.who.scope());
+        let inputs = Inputs {
+            press: self.press(),
+            owner: &self.owner,
+            chat: self.subject.chat,
+            turns: self.chain.turns(),
+            profile: self.subject.profile,
+            held: &standing.held,
+            lost: standing.lost,
+            revoked: &revoked,
+            found,
+            measured,
+            state,
+            view: self.view,
+            now: self.app.clock.now(),
+        };
+        match catch_unwind(AssertUnwindSafe(|| compose::compose(inputs))) {
+            Ok(Ok(composed)) => Ok(composed),
+            Ok(Err(error)) => {
+                tracing::error!("context assembly failed: {error}");
+                Err(Unknown("internal"))
+            }
+            Err(_) => {
+                tracing::error!("context assembly panicked");
+                Err(Unknown("internal"))
+            }
+        }
+    }
+
+    /// The directive alone, when the session's state cannot be known.
+    async fn bare(&self, reason: &'static str) -> Frozen {
+        let who = self.subject.who;
+        let directive = super::directive_alone(self.app, who, self.directive).await;
+        let text = directive.as_ref().map(|d| self.view.text(d));
+        let pinned = directive.as_ref().zip(text.as_ref()).map(|(d, text)| Pinned {
+            version: d.version,
+            text,
+        });
+        let opening = compose::bare(&self.press(), &self.owner, pinned);
+        let mut plan = super::assemble::failed_plan(self.subject, directive.is_some());
+        plan.layout = self.app.config.context.layout;
+        plan.reason = Some(reason.to_owned());
+        Frozen {
+            key: Arc::clone(&self.key),
+            opening: Arc::new(opening.clone()),
+            turns: Vec::new(),
+            used: Vec::new(),
+            plan,
+            checked: 0,
+            last: None,
+            trimmed: false,
+            bare: opening,
+        }
+    }
+}
+
+/// The block of a turn that is known.
+fn block_of(known: &Known) -> Option<&Arc<Block>> {
+    match known {
+        Known::Chain(outcome) | Known::Anchor(outcome) => outcome.block(),
+        Known::No => None,
+    }
+}
+
+/// Tells of an epoch that replaced another one.
+fn announce(app: &App, opening: &Opening) {
+    let Some(reason) = opening.reason else {
+        return;
+    };
+    app.metrics.epoch_rotated(reason);
+    tracing::info!(
+        event = "context.epoch.rotated",
+        session_id = opening.owner.id.as_str(),
+        epoch = opening.epoch,
+        reason = reason.as_str(),
+        "the session's frozen prefix has a new epoch"
+    );
+}

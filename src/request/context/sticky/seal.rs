@@ -1,0 +1,289 @@
+//! The seal: the last thing before a handoff, and again before every further attempt. What was forgotten by then does not go out.
+//!
+//! The store's revision of forgotten memories is read after everything else; nothing is awaited between that look and the bytes that are
+//! handed over. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::{Frozen, compose};
+use crate::app::App;
+use crate::ids::MemoryId;
+use crate::openai::ChatRequest;
+use crate::openai::edits::Edits;
+use crate::providers::ModelProfile;
+use crate::request::context::place::{self, build};
+use crate::request::context::plan::{Level, SessionAccount, SessionEvent};
+use crate::session::{Chain, ChainHash, Opening, OpeningParts, Outcome};
+use crate::store::shared::{BlockFate, Sent};
+
+/// Looks at the store before a request goes out without anything that was frozen: a memory is being forgotten all the time.
+const LOOKS: usize = 4;
+/// Time for asking which memories are gone. It is asked only after one was.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A request as it may go out.
+#[derive(Debug)]
+pub struct Sealed {
+    /// The client's bytes, with what is frozen between them.
+    pub edits: Edits,
+}
+
+/// The request that is sealed.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    /// The client's.
+    pub chat: &'a ChatRequest,
+    /// The model's.
+    pub profile: ModelProfile,
+    /// Its hashes.
+    pub chain: &'a Chain,
+}
+
+impl Frozen {
+    /// Checks, and writes the request.
+    pub async fn seal(&mut self, app: &App, envelope: &Envelope<'_>, keep: bool) -> Sealed {
+        let chain = envelope.chain;
+        let events = self.events(chain);
+        for _ in 0..LOOKS {
+            if let Err(reason) = self.check(app, keep).await {
+                self.strip(reason);
+            }
+            if keep {
+                self.note_sent(app, chain).await;
+            }
+            // From here to the handoff nothing waits.
+            if self.ids().is_empty() || self.is_current(app) {
+                return self.sealed(app, envelope, events, keep);
+            }
+        }
+        self.strip("fence=contended");
+        self.sealed(app, envelope, events, keep)
+    }
+
+    fn sealed(
+        &mut self,
+        app: &App,
+        envelope: &Envelope<'_>,
+        events: Vec<SessionEvent>,
+        keep: bool,
+    ) -> Sealed {
+        if keep {
+            self.compare(app, envelope.chain, &events);
+        }
+        self.tell(envelope.chain, events);
+        let frozen = place::Frozen {
+            opening: &self.opening,
+            blocks: &self.blocks(),
+        };
+        Sealed {
+            edits: build(envelope.chat, &frozen, envelope.profile),
+        }
+    }
+
+    /// Whether nothing that could be in this request was forgotten since it was checked.
+    fn is_current(&self, app: &App) -> bool {
+        let fence = app.store.forget_fence(&self.key.session.partitions());
+        fence.is_ok_and(|fence| fence <= self.checked)
+    }
+
+    /// Takes out what was forgotten.
+    async fn check(&mut self, app: &App, keep: bool) -> Result<(), &'static str> {
+        let ids = self.ids();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let partitions = self.key.session.partitions();
+        let failed = |_| "fence=error";
+        let fence = app.store.forget_fence(&partitions).map_err(failed)?;
+        let cache = &app.sessions.cache;
+        // What is new came from the index, which knows of everything up to the revision that it has applied.
+        let new_is_current = self.used.is_empty() || fence <= app.applied();
+        if fence <= self.checked && new_is_current {
+            return Ok(());
+        }
+        let mut asked = ids;
+        asked.extend(cache.memories(&self.key).await.map_err(|_| "fence=error")?);
+        if new_is_current && self.are_new(&asked) {
+            return self.current(app, fence, keep).await;
+        }
+        asked.sort_unstable();
+        asked.dedup();
+        let known = timeout(PATIENCE, app.store.memories_by_id(&partitions, &asked));
+        let known = known.await.map_err(|_| "fence=timeout")?.map_err(failed)?;
+        let mut gone = asked;
+        gone.retain(|id| known.iter().all(|memory| memory.id != *id));
+        if !gone.is_empty() {
+            self.scrub(app, &gone, keep).await?;
+        }
+        self.current(app, fence, keep).await
+    }
+
+    /// Notes that nothing in the lane was forgotten up to this revision.
+    async fn current(&mut self, app: &App, fence: i64, keep: bool) -> Result<(), &'static str> {
+        self.checked = fence;
+        if keep {
+            let noted = app.sessions.cache.checked(&self.key, fence).await;
+            noted.map_err(|_| "fence=error")?;
+        }
+        Ok(())
+    }
+
+    /// Whether this request is the first to send every one of them.
+    fn are_new(&self, ids: &[MemoryId]) -> bool {
+        ids.iter().all(|id| self.used.iter().any(|(_, new)| new == id))
+    }
+
+    /// A new epoch without these memories. Every other byte stays.
+    async fn scrub(&mut self, app: &App, gone: &[MemoryId], keep: bool) -> Result<(), &'static str> {
+        let next = Arc::new(self.opening.without(gone));
+        let holds = |opening: &Opening| opening.ids().any(|id| gone.contains(&id));
+        let next = if keep && self.opening.epoch > 0 {
+            let fate = BlockFate::Without(gone.to_vec());
+            let rotating = app.sessions.cache.rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
+            let held = rotating.await.map_err(|_| "fence=error")?;
+            if held == next {
+                super::announce(app, &held);
+                let at = app.clock.now();
+                app.sessions.records.opened(&self.key, &held, false, at);
+                app.sessions.records.forgotten(&self.key, gone.to_vec());
+            }
+            // Another rotation came first; whatever it was for, this request carries none of them.
+            if holds(&held) { Arc::new(held.without(gone)) } else { held }
+        } else {
+            // A session that is not open, or a preview: no epoch to count.
+            Arc::new(Opening::new(OpeningParts {
+                epoch: self.opening.epoch,
+                ..next.parts()
+            }))
+        };
+        self.opening = next;
+        for (_, outcome) in &mut self.turns {
+            *outcome = outcome.without(gone);
+        }
+        self.used.retain(|(_, id)| !gone.contains(id));
+        Ok(())
+    }
+
+    /// Leaves the directive alone: the store cannot tell what was forgotten.
+    fn strip(&mut self, reason: &'static str) {
+        tracing::warn!(reason, "frozen memories could not be checked; the request goes out without them");
+        self.opening = Arc::new(self.bare.clone());
+        self.turns.iter_mut().for_each(|(_, outcome)| *outcome = Outcome::Nothing);
+        self.used.clear();
+        self.plan.status = compose::bare_status(&self.opening);
+        self.plan.level = Level::L3;
+        self.plan.reason = Some(reason.to_owned());
+    }
+
+    /// Hash over what is sent up to one of the client's messages: its own chain, what stands around it, and the blocks up to there.
+    fn sent_up_to(&self, chain: &Chain, messages: usize) -> Option<ChainHash> {
+        let link = chain.links().get(messages.checked_sub(1)?)?;
+        let mut hash = Sha256::new();
+        hash.update(self.opening.sha256());
+        hash.update(chain.client_prefix().as_bytes());
+        hash.update(link.as_bytes());
+        let turns = self.turns.iter().filter(|(turn, _)| turn.message < messages);
+        for block in turns.filter_map(|(_, outcome)| outcome.block()) {
+            hash.update(block.digest());
+        }
+        let whole: [u8; 32] = hash.finalize().into();
+        Some(ChainHash::from_bytes(*whole.first_chunk()?))
+    }
+
+    /// Holds the request against the last one: where the client only went on, what is sent must only go on as well.
+    fn compare(&self, app: &App, chain: &Chain, events: &[SessionEvent]) {
+        for event in events {
+            app.metrics.session_event(*event);
+        }
+        if let Some(last) = self.last
+            && last.epoch == self.opening.epoch
+            && events.is_empty()
+            && self.sent_up_to(chain, last.messages) != Some(last.sent)
+        {
+            app.metrics.prefix_broken();
+            tracing::error!(
+                session_id = self.key.session.id.as_str(),
+                epoch = last.epoch,
+                "what was sent before is not sent again: a defect"
+            );
+        }
+    }
+
+    async fn note_sent(&self, app: &App, chain: &Chain) {
+        let messages = chain.links().len();
+        let (Some(link), Some(sent)) = (chain.links().last(), self.sent_up_to(chain, messages)) else {
+            return;
+        };
+        let note = Sent {
+            messages,
+            link: *link,
+            client_prefix: chain.client_prefix(),
+            sent,
+            epoch: self.opening.epoch,
+        };
+        if note.epoch > 0 && app.sessions.cache.sent(&self.key, note).await.is_err() {
+            tracing::warn!("what was sent could not be noted");
+        }
+    }
+
+    fn events(&self, chain: &Chain) -> Vec<SessionEvent> {
+        let mut events = Vec::new();
+        if self.trimmed {
+            events.push(SessionEvent::HistoryTrimmed);
+        }
+        if let Some(last) = &self.last {
+            if last.client_prefix != chain.client_prefix() {
+                events.push(SessionEvent::ClientPrefixChanged);
+            }
+            if !self.trimmed && !extends(chain, last) {
+                events.push(SessionEvent::Branched);
+            }
+        }
+        events
+    }
+
+    /// The account of what is frozen, for the plan and the headers.
+    fn tell(&mut self, chain: &Chain, events: Vec<SessionEvent>) {
+        let sent = self.sent_up_to(chain, chain.links().len());
+        self.plan.session = Some(SessionAccount {
+            prefix_sha256: hex(self.opening.sha256()),
+            epoch: self.opening.epoch,
+            sent_chain: sent.map(|s| hex(s.as_bytes())).unwrap_or_default(),
+            memories: self.ids().len(),
+            new: self.used.len(),
+            events,
+        });
+    }
+}
+
+/// Whether a request's messages begin with those of the last one.
+fn extends(chain: &Chain, last: &Sent) -> bool {
+    let at = last.messages.checked_sub(1).and_then(|i| chain.links().get(i));
+    at == Some(&last.link)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The headers that only this layout has.
+pub(in crate::request::context) fn headers(session: &SessionAccount) -> [(HeaderName, HeaderValue); 2] {
+    const PREFIX: HeaderName = HeaderName::from_static("x-ibex-prefix-sha256");
+    const EPOCH: HeaderName = HeaderName::from_static("x-ibex-epoch");
+    let prefix = HeaderValue::try_from(session.prefix_sha256.as_str());
+    [
+        (PREFIX, prefix.unwrap_or(HeaderValue::from_static(""))),
+        (EPOCH, HeaderValue::from(session.epoch)),
+    ]
+}

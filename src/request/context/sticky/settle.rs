@@ -1,0 +1,153 @@
+//! Settling: what was composed is put if absent, and what was there before wins.
+
+use std::sync::Arc;
+
+use tokio::time::timeout_at;
+
+use super::compose::{Change, Composed};
+use super::lane::Standing;
+
+use super::{Frozen, Unknown, Work};
+
+use crate::session::{Opening, OpeningParts, Outcome, Turn, is_derived};
+use crate::store::shared::{BlockFate, CacheError, Held, Known};
+
+impl Work<'_> {
+    /// Freezes what was composed; nothing when the epoch was rotated meanwhile and all has to be read again.
+    pub(super) async fn settled(
+        &self,
+        standing: &Standing,
+        composed: Composed,
+    ) -> Result<Option<Frozen>, Unknown> {
+        let Composed {
+            mut opening,
+            change,
+            mut turns,
+            used,
+            plan,
+        } = composed;
+        let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
+        if self.keep {
+            let freezing = self.freeze(&opening, &change, &missing);
+            let frozen = timeout_at(self.deadline.end, freezing)
+                .await
+                .map_err(|_| Unknown("session=timeout"))?;
+            let (held, winners) = match frozen {
+                Ok(frozen) => frozen,
+                Err(CacheError::Rotated) => return Ok(None),
+                Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
+            };
+            if held.nonce_epoch != opening.nonce_epoch {
+                return Ok(None);
+            }
+            opening = held;
+            take(&mut turns, &missing, winners);
+            let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
+            self.note(&opening, &change, &turns, &fresh);
+        }
+        let trimmed = standing.held.turns.iter().any(|k| matches!(k, Known::Anchor(_)));
+        let sent: Vec<_> = opening.ids().chain(turns.iter().filter_map(|(_, o)| o.block()).flat_map(|b| b.ids().collect::<Vec<_>>())).collect();
+        let used = used
+            .iter()
+            .filter(|memory| sent.contains(&memory.id))
+            .map(|memory| (memory.partition.clone(), memory.id))
+            .collect();
+        Ok(Some(Frozen {
+            key: Arc::clone(&self.key),
+            bare: self.bare_of(&opening),
+            opening,
+            turns,
+            used,
+            plan,
+            checked: standing.held.checked,
+            last: standing.held.last,
+            trimmed,
+        }))
+    }
+
+    /// Region A first, so that no block is ever settled under a nonce that nobody was told.
+    async fn freeze(
+        &self,
+        opening: &Arc<Opening>,
+        change: &Change,
+        missing: &[(Turn, Outcome)],
+    ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
+        let cache = &self.app.sessions.cache;
+        let next = Arc::clone(opening);
+        let held = match change {
+            Change::None | Change::Unfrozen => next,
+            Change::Open => cache.open(&self.key, next).await?,
+            Change::Rotate(from, fate) => cache.rotate(&self.key, *from, next, fate.clone()).await?,
+        };
+        let winners = if missing.is_empty() {
+            Vec::new()
+        } else {
+            cache
+                .settle(&self.key, held.nonce_epoch, missing.to_vec())
+                .await?
+        };
+        Ok((held, winners))
+    }
+
+    /// What happened, for events, metrics and the store. `fresh` are the messages of the turns that were not settled before.
+    fn note(
+        &self,
+        held: &Arc<Opening>,
+        change: &Change,
+        turns: &[(Turn, Outcome)],
+        fresh: &[usize],
+    ) {
+        match change {
+            Change::Open => super::announce(self.app, held),
+            Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
+            Change::None | Change::Unfrozen => {}
+        }
+        let (derived, count) = (is_derived(&self.owner.id), turns.len());
+        // A conversation that may be a single question leaves no row. With its second turn it has shown that it goes on. A session that
+        // was opened degraded has none before it is opened in full.
+        if held.epoch == 0 || (derived && count < 2) {
+            return;
+        }
+        let records = &self.app.sessions.records;
+        let at = self.app.clock.now();
+        let whole = *change == Change::Open || (derived && count == 2);
+        if whole {
+            records.opened(&self.key, held, false, at);
+        }
+        for (turn, outcome) in turns {
+            if whole || fresh.contains(&turn.message) {
+                records.settled(&self.key, turn, outcome, at);
+            }
+        }
+    }
+
+    /// What a request falls back to when nothing frozen may be sent: the same directive, and nothing else.
+    fn bare_of(&self, opening: &Opening) -> Opening {
+        Opening::new(OpeningParts {
+            epoch: 0,
+            snapshot: None,
+            reason: None,
+            ..opening.parts()
+        })
+    }
+}
+
+/// The turns that are not settled under their own chain yet.
+fn missing(held: &Held, turns: &[(Turn, Outcome)]) -> Vec<(Turn, Outcome)> {
+    let known = held.turns.iter().map(|k| matches!(k, Known::Chain(_)));
+    turns
+        .iter()
+        .zip(known)
+        .filter(|(_, known)| !known)
+        .map(|(turn, _)| turn.clone())
+        .collect()
+}
+
+/// Puts the winners in the place of what was offered.
+fn take(turns: &mut [(Turn, Outcome)], offered: &[(Turn, Outcome)], winners: Vec<Outcome>) {
+    for ((turn, _), winner) in offered.iter().zip(winners) {
+        if let Some((_, outcome)) = turns.iter_mut().find(|(t, _)| t.message == turn.message) {
+            *outcome = winner;
+        }
+    }
+}
