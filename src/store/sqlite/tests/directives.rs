@@ -200,17 +200,27 @@ async fn a_revoked_version_is_out_of_use_for_good() {
             .unwrap()
             .is_empty()
     );
-    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_without_a_version_left_gets_a_new_one() {
+    let files = Files::new();
     let store = files.open();
-    assert_eq!(store.revoked_directives(org, agent).await.unwrap(), [2, 3]);
+    let org = new_org(&store).await;
+    let agent = new_agent(&store, org).await;
+    add(&store, org, agent, "one").await.unwrap();
+    store.promote_directive(org, agent, 1).await.unwrap();
     store
-        .revoke_directive(org, agent, 1, time(8))
+        .revoke_directive(org, agent, 1, time(5))
         .await
         .unwrap();
     assert_eq!(active(&store, org, agent).await, None);
-    assert_eq!(add(&store, org, agent, "four").await.unwrap(), 4);
-    store.promote_directive(org, agent, 4).await.unwrap();
-    assert_eq!(active(&store, org, agent).await, Some(4));
+    store.close().await.unwrap();
+    let store = files.open();
+    assert_eq!(store.revoked_directives(org, agent).await.unwrap(), [1]);
+    assert_eq!(add(&store, org, agent, "two").await.unwrap(), 2);
+    store.promote_directive(org, agent, 2).await.unwrap();
+    assert_eq!(active(&store, org, agent).await, Some(2));
 }
 
 #[tokio::test]

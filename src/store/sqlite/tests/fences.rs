@@ -144,7 +144,11 @@ async fn memories_by_id_are_those_of_the_partitions_that_are_not_forgotten() {
     let contents: HashSet<&str> = found.iter().map(|m| &*m.content).collect();
     assert_eq!(contents, HashSet::from(["tea", "coffee", "cocoa"]));
     assert_eq!(found.len(), 3);
-    let read = store.memory(&[ann.clone()], own.id).await.unwrap().unwrap();
+    let read = store
+        .memory(std::slice::from_ref(&ann), own.id)
+        .await
+        .unwrap()
+        .unwrap();
     let same = found.iter().find(|m| m.id == own.id).unwrap();
     assert_eq!(format!("{same:?}"), format!("{read:?}"), "read whole");
     assert!(store.memories_by_id(&[ann], &[]).await.unwrap().is_empty());

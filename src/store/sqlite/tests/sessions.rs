@@ -237,10 +237,16 @@ async fn the_same_id_in_another_scope_is_another_session() {
         let state = store.working_state(session, None).await.unwrap();
         assert_eq!(state.is_some(), n == 3, "{n}");
     }
-    // An agent of another organisation is nobody.
+}
+
+#[tokio::test]
+async fn an_agent_of_another_organisation_is_nobody() {
+    let files = Files::new();
+    let store = files.open();
+    let lane = opened(&store).await;
     let crossed = SessionKey {
-        org: keys[4].org,
-        ..keys[0].clone()
+        org: new_org(&store).await,
+        ..lane.session
     };
     assert_eq!(view(&store, &crossed).await, None);
     assert_eq!(
