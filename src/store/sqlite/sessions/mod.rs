@@ -66,7 +66,7 @@ impl SessionStore for SqliteStore {
         at: Timestamp,
     ) -> Result<StoredState, StoreError> {
         let key = key.clone();
-        self.write(move |conn| working_state::put(conn, &key, json, at))
+        self.write(move |conn| working_state::put(conn, &key, &json, at))
             .await
     }
 

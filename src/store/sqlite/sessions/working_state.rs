@@ -11,7 +11,7 @@ use crate::store::{StoreError, StoredState};
 pub(super) fn put(
     conn: &Connection,
     key: &SessionKey,
-    json: String,
+    json: &str,
     at: Timestamp,
 ) -> Result<StoredState, StoreError> {
     open(conn, key, at)?;
