@@ -17,12 +17,11 @@ use crate::request::resolution::resolve;
 use crate::request::{Gated, Stage, gates, read};
 use crate::telemetry::Trail;
 
-use super::chat::{apart, conclude};
+use super::chat::apart;
+use super::json::told;
 
 pub(super) async fn preview_request(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = previewed(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, previewed).await
 }
 
 async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -47,9 +46,7 @@ struct AssembleAnswer<'a> {
 }
 
 pub(super) async fn assemble(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = assembled_string(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, assembled_string).await
 }
 
 async fn assembled_string(

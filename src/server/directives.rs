@@ -16,8 +16,8 @@ use crate::store::{DirectiveMode, DirectiveVersion, NewDirective};
 use crate::telemetry::Trail;
 use crate::tokens::Family;
 
-use super::chat::{apart, conclude};
-use super::json::{Segment, absent, ask, store_failed};
+use super::chat::apart;
+use super::json::{Segment, absent, ask, store_failed, told};
 
 /// Greatest directive in bytes (contract, section 1.1).
 const MAX_BYTES: usize = 32_768;
@@ -64,9 +64,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 pub(super) async fn list(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = list_versions(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, list_versions).await
 }
 
 async fn list_versions(
@@ -87,9 +85,7 @@ async fn list_versions(
 }
 
 pub(super) async fn active(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = active_version(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, active_version).await
 }
 
 async fn active_version(
@@ -148,9 +144,7 @@ pub(crate) fn check_size(app: &App, content: &str) -> Result<(), ApiError> {
 }
 
 pub(super) async fn add(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = add_version(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, add_version).await
 }
 
 async fn add_version(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -192,9 +186,10 @@ pub(super) async fn promote(
     Segment(version): Segment,
     request: Request,
 ) -> Response {
-    let mut trail = Trail::default();
-    let result = promote_version(&app, &version, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, async |app, request, trail| {
+        promote_version(app, &version, request, trail).await
+    })
+    .await
 }
 
 async fn promote_version(
@@ -217,9 +212,7 @@ async fn promote_version(
 }
 
 pub(super) async fn rollback(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = rollback_version(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, rollback_version).await
 }
 
 async fn rollback_version(
@@ -244,9 +237,10 @@ pub(super) async fn revoke(
     Segment(version): Segment,
     request: Request,
 ) -> Response {
-    let mut trail = Trail::default();
-    let result = revoke_version(&app, &version, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, async |app, request, trail| {
+        revoke_version(app, &version, request, trail).await
+    })
+    .await
 }
 
 async fn revoke_version(

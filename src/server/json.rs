@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, Path, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -19,6 +19,19 @@ use crate::request::agent_binding::BoundPrincipal;
 use crate::request::{Gated, gates, read};
 use crate::store::StoreError;
 use crate::telemetry::Trail;
+
+use super::chat::conclude;
+
+/// Answers a request with what `route` makes of it, and counts a refusal under its stage.
+pub(super) async fn told(
+    app: &App,
+    request: Request,
+    route: impl AsyncFnOnce(&App, Request, &mut Trail) -> Result<Response, ApiError>,
+) -> Response {
+    let mut trail = Trail::default();
+    let result = route(app, request, &mut trail).await;
+    conclude(app, &trail, result)
+}
 
 /// A path's parameter; empty when it is no text, so that the gates and not the router have the first word.
 pub(super) struct Segment(pub(super) String);

@@ -11,6 +11,7 @@ mod context;
 mod directives;
 mod json;
 mod memories;
+mod sessions;
 
 pub use listen::{ListenError, Listening, listen};
 pub use routes::{Access, ROUTES, RouteInfo, router};

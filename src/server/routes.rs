@@ -8,7 +8,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app::App;
 use crate::error::{ApiError, Code};
 
-use super::{chat, context, directives, layers, memories, probes};
+use super::{chat, context, directives, layers, memories, probes, sessions};
 
 /// Whether a route asks for credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,9 @@ pub const ROUTES: &[RouteInfo] = &[
     protected(&["post"], "/v1/directives/rollback"),
     protected(&["post"], "/v1/directives/{version}/promote"),
     protected(&["post"], "/v1/directives/{version}/revoke"),
+    protected(&["get"], "/v1/sessions/{id}"),
+    protected(&["post"], "/v1/sessions/{id}/terminate"),
+    protected(&["get", "put"], "/v1/sessions/{id}/working-state"),
     open(
         "/health",
         "a liveness probe has no credentials and touches nothing",
@@ -102,6 +105,11 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
         "/v1/directives/rollback" => post(directives::rollback),
         "/v1/directives/{version}/promote" => post(directives::promote),
         "/v1/directives/{version}/revoke" => post(directives::revoke),
+        "/v1/sessions/{id}" => get(sessions::get),
+        "/v1/sessions/{id}/terminate" => post(sessions::terminate),
+        "/v1/sessions/{id}/working-state" => {
+            get(sessions::working_state).put(sessions::put_working_state)
+        }
         "/health" => get(probes::health),
         "/ready" => get(probes::ready),
         "/metrics" => get(probes::metrics),

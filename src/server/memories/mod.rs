@@ -20,10 +20,10 @@ use crate::request::context::recall;
 use crate::store::ListFilter;
 use crate::telemetry::Trail;
 
-use super::chat::{apart, conclude};
+use super::chat::apart;
 use view::{Found, MemoryView, Page, Results};
 
-use super::json::{Asked, Segment, absent, ask, invalid, query, store_failed};
+use super::json::{Asked, Segment, absent, ask, invalid, query, store_failed, told};
 
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {
@@ -42,9 +42,7 @@ async fn ask_to_write(app: &App, request: Request, trail: &mut Trail) -> Result<
 }
 
 pub(super) async fn create(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = create_one(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, create_one).await
 }
 
 async fn create_one(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -69,9 +67,7 @@ struct BatchResult<'a> {
 }
 
 pub(super) async fn batch(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = create_many(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, create_many).await
 }
 
 async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -116,9 +112,10 @@ pub(super) async fn get(
     Segment(id): Segment,
     request: Request,
 ) -> Response {
-    let mut trail = Trail::default();
-    let result = get_one(&app, &id, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, async |app, request, trail| {
+        get_one(app, &id, request, trail).await
+    })
+    .await
 }
 
 async fn get_one(
@@ -171,9 +168,7 @@ fn limit_of(given: Option<usize>, usual: usize, greatest: usize) -> Result<usize
 }
 
 pub(super) async fn list(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = list_page(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, list_page).await
 }
 
 async fn list_page(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -223,9 +218,7 @@ const RESULTS: usize = 10;
 const MOST_RESULTS: usize = 100;
 
 pub(super) async fn search(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = search_memories(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, search_memories).await
 }
 
 async fn search_memories(
@@ -263,9 +256,7 @@ struct HotQuery {
 }
 
 pub(super) async fn hot(State(app): State<App>, request: Request) -> Response {
-    let mut trail = Trail::default();
-    let result = hot_members(&app, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, hot_members).await
 }
 
 async fn hot_members(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
@@ -287,9 +278,10 @@ pub(super) async fn forget(
     Segment(id): Segment,
     request: Request,
 ) -> Response {
-    let mut trail = Trail::default();
-    let result = forget_one(&app, &id, request, &mut trail).await;
-    conclude(&app, &trail, result)
+    told(&app, request, async |app, request, trail| {
+        forget_one(app, &id, request, trail).await
+    })
+    .await
 }
 
 async fn forget_one(

@@ -4,6 +4,7 @@ mod directives;
 mod logs;
 mod probes;
 mod routes;
+mod sessions;
 
 use crate::support::{Overrides, TestApp, patient};
 
