@@ -29,7 +29,7 @@ use crate::store::shared::SessionCache;
 use crate::store::keys::ServerKeys;
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
-use crate::tokens::{Counter, Estimator};
+use crate::tokens::Counter;
 
 pub use sessions::{Sessions, records::Records, states::{LatestState, States}};
 pub use uses::Uses;
@@ -93,8 +93,6 @@ pub struct Shared {
     pub uses: Uses,
     /// Frozen sessions.
     pub sessions: Sessions,
-    /// What models' tokens come to.
-    pub estimator: Estimator,
     applied: AtomicI64,
     draining: AtomicBool,
 }
@@ -211,7 +209,6 @@ impl App {
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics: Metrics::new(),
-            estimator: Estimator::default(),
             applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
             sessions,

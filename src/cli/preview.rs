@@ -15,8 +15,9 @@ use crate::request::context::assemble::View;
 use crate::request::context::plan::{
     BranchReport, ContextPlan, Decision, Exclusion, PlannedMemory,
 };
-use crate::request::context::{Subject, preview, run as assemble};
+use crate::request::context::{Subject, preview};
 use crate::request::resolution::resolve;
+use crate::session::Lane;
 use crate::request::validation::{Limits, ValidationError, validate};
 
 use super::args::PreviewArgs;
@@ -37,18 +38,18 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let who = desk.principal(&args.scope).await?;
     let chat = request(&args, app.config.server.max_messages)?;
+    let (registry, model) = (app.registry.load(), chat.model().unwrap_or_default());
+    let lane = registry.route(model).map_or_else(|| Lane::new("", model), |r| r.lane);
     let subject = Subject {
         who: &who,
         chat: &chat,
-        profile: app
-            .registry
-            .load()
-            .profile(chat.model().unwrap_or_default()),
+        profile: registry.profile(model),
+        lane: &lane,
     };
-    let resolved = resolve(&*app.directives, &who, &headers(&args));
-    let assembled = assemble(app, &subject, &resolved.directive, &View::default()).await;
-    let shown =
-        preview::preview(&subject, assembled).map_err(|e| CliError::Failed(e.to_string()))?;
+    let resolved = resolve(app, &who, &chat, &headers(&args));
+    let shown = preview::preview(app, &subject, &resolved, &View::default())
+        .await
+        .map_err(|e| CliError::Failed(e.to_string()))?;
     if out.is_json() {
         return Ok(out.value(&shown)?);
     }

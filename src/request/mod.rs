@@ -60,19 +60,16 @@ pub async fn handle(
     trail.enter(Stage::TokenRate);
     let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))?;
     trail.enter(Stage::Resolve);
-    let resolved = resolution::resolve(&*app.directives, bound.principal(), headers);
+    let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
     trail.enter(Stage::Context);
     let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
-    trail.carry(attached.headers().iter().cloned());
     trail.enter(Stage::Handoff);
-    let answered = handoff::send(
-        app,
-        &valid.route.provider,
-        headers,
-        attached.outgoing(&valid),
-    )
-    .await?;
+    let outgoing = attached.outgoing(app, &valid, &resolved).await;
+    let call = handoff::send(app, &valid.route.provider, headers, outgoing);
+    trail.carry(attached.headers().iter().cloned());
+    attached.count(app);
+    let answered = call.await?;
     trail.enter(Stage::Relay);
     Ok(answer::chat(
         app,

@@ -10,10 +10,10 @@ use crate::auth::Permissions;
 use crate::error::{ApiError, Code};
 use crate::openai::ChatRequest;
 use crate::request::agent_binding::BoundPrincipal;
-use crate::request::context::assemble::{Assembled, View, Whole};
+use crate::request::context::assemble::{View, Whole};
 use crate::request::context::plan::ContextPlan;
 use crate::request::context::{Subject, preview, run};
-use crate::request::resolution::resolve;
+use crate::request::resolution::{Resolved, resolve};
 use crate::request::{Gated, Stage, gates, read};
 use crate::telemetry::Trail;
 
@@ -25,16 +25,14 @@ pub(super) async fn preview_request(State(app): State<App>, request: Request) ->
 }
 
 async fn previewed(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
-    let run = assembled(app, request, trail, |_| None).await?;
-    let subject = Subject {
-        who: run.bound.principal(),
-        chat: &run.chat,
-        profile: run.profile,
-    };
-    let answer = preview::preview(&subject, run.assembled)
+    let asked = asked(app, request, trail).await?;
+    let subject = Subject::of(&asked.bound, &asked.valid);
+    let view = asked.view(None);
+    let answer = preview::preview(app, &subject, &asked.resolved, &view)
+        .await
         .map_err(|e| ApiError::new(Code::InternalError, e.to_string()))?;
     let mut response = axum::Json(answer).into_response();
-    run.counted.write(response.headers_mut(), app.clock.now());
+    asked.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)
 }
 
@@ -54,20 +52,23 @@ async fn assembled_string(
     request: Request,
     trail: &mut Trail,
 ) -> Result<Response, ApiError> {
-    let run = assembled(app, request, trail, |chat| Some(whole(chat))).await?;
-    let plan = &run.assembled.plan;
+    let asked = asked(app, request, trail).await?;
+    let subject = Subject::of(&asked.bound, &asked.valid);
+    let view = asked.view(Some(whole(&asked.valid.chat)));
+    let result = run(app, &subject, &asked.resolved.directive, &view).await;
+    let plan = &result.plan;
     let tokens_used = plan
         .tokens
         .injected
         .saturating_add(plan.budget.messages)
         .saturating_add(plan.budget.tool_schemas);
     let answer = AssembleAnswer {
-        assembled: &run.assembled.injection.assembled,
+        assembled: &result.injection.assembled,
         tokens_used,
         plan,
     };
     let mut response = (StatusCode::OK, axum::Json(answer)).into_response();
-    run.counted.write(response.headers_mut(), app.clock.now());
+    asked.counted.write(response.headers_mut(), app.clock.now());
     Ok(response)
 }
 
@@ -85,22 +86,26 @@ fn whole(chat: &ChatRequest) -> Whole {
     Whole { history, tools }
 }
 
-/// An assembly without a provider.
-struct Run {
+/// A chat request that no provider will see.
+struct Asked {
     bound: BoundPrincipal,
-    chat: ChatRequest,
-    profile: crate::providers::ModelProfile,
+    valid: read::ValidChat,
+    resolved: Resolved,
     counted: crate::request::rate_limit::CountedRequest,
-    assembled: Assembled,
 }
 
-/// Passes the gates and the validation of a chat request, then assembles. Whoever may not read directives does not see one here.
-async fn assembled(
-    app: &App,
-    request: Request,
-    trail: &mut Trail,
-    whole: impl Fn(&ChatRequest) -> Option<Whole>,
-) -> Result<Run, ApiError> {
+impl Asked {
+    /// Whoever may not read directives does not see one here.
+    fn view(&self, whole: Option<Whole>) -> View {
+        View {
+            hide_directive: !self.bound.principal().may(Permissions::DIRECTIVE_READ),
+            whole,
+        }
+    }
+}
+
+/// Passes the gates and the validation of a chat request.
+async fn asked(app: &App, request: Request, trail: &mut Trail) -> Result<Asked, ApiError> {
     let (head, body) = apart(request);
     let Gated {
         bound,
@@ -109,27 +114,14 @@ async fn assembled(
         declared,
     } = gates(app, &head, body, Permissions::MEMORY_READ, trail).await?;
     trail.enter(Stage::Validate);
-    let who = bound.principal();
-    let valid = read::chat(app, who, &admitted, declared).await?;
+    let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::Resolve);
-    let resolved = resolve(&*app.directives, who, &head.headers);
+    let resolved = resolve(app, bound.principal(), &valid.chat, &head.headers);
     trail.enter(Stage::Context);
-    let view = View {
-        hide_directive: !who.may(Permissions::DIRECTIVE_READ),
-        whole: whole(&valid.chat),
-    };
-    let profile = valid.route.profile;
-    let subject = Subject {
-        who,
-        chat: &valid.chat,
-        profile,
-    };
-    let assembled = run(app, &subject, &resolved.directive, &view).await;
-    Ok(Run {
+    Ok(Asked {
         bound,
-        chat: valid.into_chat(),
-        profile,
+        valid,
+        resolved,
         counted,
-        assembled,
     })
 }

@@ -82,7 +82,7 @@ pub enum SessionRecord {
 pub struct LaneRecord {
     /// The current epoch.
     pub opening: OpeningRecord,
-    /// Every settled turn that still counts (blocks of dropped epochs left out), oldest first.
+    /// Every settled turn, oldest first; one whose block was dropped has nothing.
     pub turns: Vec<TurnRecord>,
 }
 

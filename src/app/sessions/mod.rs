@@ -14,11 +14,10 @@ use crate::store::shared::{InProcess, SessionCache};
 use crate::telemetry::Metrics;
 
 use super::App;
+use records::Records;
+use states::States;
 
-pub use records::Records;
-pub use states::{LatestState, States};
 
-pub(super) use records::write;
 
 /// The shared handles of sessions.
 #[derive(Debug)]

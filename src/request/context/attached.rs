@@ -1,22 +1,46 @@
-//! What the context stage hands on: the edits to the request, and the headers that tell of them.
+//! What the context stage hands on: the edits to the request, or what is frozen for it until the last moment, and the headers that tell
+//! of them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use crate::app::App;
 use crate::openai::edits::Edits;
 use crate::request::handoff::Outgoing;
 use crate::request::read::ValidChat;
+use crate::request::resolution::Resolved;
+use crate::session::{ChainHash, LaneKey};
 use crate::store::DirectiveVersion;
 
 use super::Subject;
 use super::assemble::Assembled;
 use super::inject::{Directive, Injection, inject};
-use super::plan::{ContextStatus, Level};
+use super::plan::{ContextPlan, ContextStatus, Decision, Level};
+use super::sticky::{Envelope, Frozen};
 
 /// The request as it goes out, and the record of it.
 #[derive(Debug)]
 pub struct Attached {
-    edits: Edits,
+    body: Body,
     headers: Vec<(HeaderName, HeaderValue)>,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// What is put between the client's bytes.
+#[derive(Debug)]
+enum Body {
+    /// Made for this request alone.
+    Edits(Edits),
+    /// Frozen, and checked once more before it goes out.
+    Frozen(Box<Frozen>),
+}
+
+/// The turn that a provider call belongs to.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    /// Session and model.
+    pub lane: LaneKey,
+    /// The turn.
+    pub turn: ChainHash,
 }
 
 const STATUS: HeaderName = HeaderName::from_static("x-ibex-context-status");
@@ -27,6 +51,8 @@ const INJECTED: HeaderName = HeaderName::from_static("x-ibex-memories-injected")
 const NEW: HeaderName = HeaderName::from_static("x-ibex-memories-new");
 const EXCLUDED: HeaderName = HeaderName::from_static("x-ibex-memories-excluded");
 const TOKENS: HeaderName = HeaderName::from_static("x-ibex-context-tokens");
+const PREFIX: HeaderName = HeaderName::from_static("x-ibex-prefix-sha256");
+const EPOCH: HeaderName = HeaderName::from_static("x-ibex-epoch");
 
 impl Attached {
     /// The directive alone: memory was skipped or is switched off. Only the status is told, as if there were no assembly.
@@ -49,8 +75,9 @@ impl Attached {
         };
         let edits = inject(subject.chat, &injection, subject.profile.system_role);
         Self {
-            edits,
+            body: Body::Edits(edits),
             headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
+            checkpoint: None,
         }
     }
 
@@ -67,8 +94,19 @@ impl Attached {
             (REASON, HeaderValue::from_static("internal")),
         ];
         Self {
-            edits: Edits::default(),
+            body: Body::Edits(Edits::default()),
             headers,
+            checkpoint: None,
+        }
+    }
+
+    /// What is frozen. Its headers are known when it is sealed.
+    #[must_use]
+    pub fn frozen(frozen: Frozen) -> Self {
+        Self {
+            checkpoint: frozen.checkpoint(),
+            body: Body::Frozen(Box::new(frozen)),
+            headers: Vec::new(),
         }
     }
 
@@ -80,35 +118,33 @@ impl Attached {
             &assembled.injection,
             subject.profile.system_role,
         );
-        let plan = &assembled.plan;
-        let fallback = if plan.level >= Level::L2 {
-            "true"
-        } else {
-            "false"
-        };
-        let mut headers = Vec::with_capacity(8);
-        headers.push((STATUS, HeaderValue::from_static(plan.status.as_str())));
-        headers.push((FALLBACK, HeaderValue::from_static(fallback)));
-        headers.push((DEGRADATION, HeaderValue::from_static(plan.level.as_str())));
-        if let Some(reason) = plan
-            .reason
-            .as_deref()
-            .and_then(|r| HeaderValue::try_from(r).ok())
-        {
-            headers.push((REASON, reason));
-        }
-        headers.push((INJECTED, assembled.injected().into()));
+        let mut headers = described(&assembled.plan);
         // Each request of this layout is assembled afresh: everything in it is sent for the first time.
+        headers.push((INJECTED, assembled.injected().into()));
         headers.push((NEW, assembled.injected().into()));
-        headers.push((EXCLUDED, assembled.excluded().into()));
-        headers.push((TOKENS, plan.tokens.injected.into()));
-        Self { edits, headers }
+        Self {
+            body: Body::Edits(edits),
+            headers,
+            checkpoint: None,
+        }
     }
 
-    /// The request to the provider: the client's bytes with the edits spliced in.
-    #[must_use]
-    pub fn outgoing(&mut self, valid: &ValidChat) -> Outgoing {
-        let mut edits = std::mem::take(&mut self.edits);
+    /// The request to the provider: the client's bytes with the edits spliced in. What is frozen is checked first, and nothing waits
+    /// between that and the answer of this function; it is asked again before every further attempt.
+    pub async fn outgoing(&mut self, app: &App, valid: &ValidChat, resolved: &Resolved) -> Outgoing {
+        let mut edits = match &mut self.body {
+            Body::Edits(edits) => std::mem::take(edits),
+            Body::Frozen(frozen) => {
+                let envelope = Envelope {
+                    chat: &valid.chat,
+                    profile: valid.route.profile,
+                    chain: &resolved.chain,
+                };
+                let edits = frozen.seal(app, &envelope, true).await;
+                self.headers = frozen_headers(&frozen.plan);
+                edits
+            }
+        };
         if let (Some(name), Some(range)) = (&valid.route.upstream_model, valid.chat.model_range()) {
             edits.set_model(range, name);
         }
@@ -118,6 +154,19 @@ impl Attached {
             body: edits.into_body(valid.chat.body()),
             stream: valid.chat.stream(),
         }
+    }
+
+    /// Counts what went out.
+    pub fn count(&self, app: &App) {
+        if let Body::Frozen(frozen) = &self.body {
+            frozen.count(app);
+        }
+    }
+
+    /// The turn that this request's provider call belongs to.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.checkpoint.as_ref()
     }
 
     /// The context headers, for a refusal that comes later.
@@ -132,4 +181,34 @@ impl Attached {
             headers.insert(name, value.clone());
         }
     }
+}
+
+/// The headers that every assembly has.
+fn described(plan: &ContextPlan) -> Vec<(HeaderName, HeaderValue)> {
+    let fallback = if plan.level >= Level::L2 { "true" } else { "false" };
+    let mut headers = Vec::with_capacity(10);
+    headers.push((STATUS, HeaderValue::from_static(plan.status.as_str())));
+    headers.push((FALLBACK, HeaderValue::from_static(fallback)));
+    headers.push((DEGRADATION, HeaderValue::from_static(plan.level.as_str())));
+    let reason = plan.reason.as_deref();
+    if let Some(reason) = reason.and_then(|r| HeaderValue::try_from(r).ok()) {
+        headers.push((REASON, reason));
+    }
+    let excluded = |m: &&super::plan::PlannedMemory| m.decision == Decision::Excluded;
+    headers.push((EXCLUDED, plan.memories.iter().filter(excluded).count().into()));
+    headers.push((TOKENS, plan.tokens.injected.into()));
+    headers
+}
+
+/// The headers of a request with frozen parts.
+fn frozen_headers(plan: &ContextPlan) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = described(plan);
+    if let Some(session) = &plan.session {
+        headers.push((INJECTED, session.memories.into()));
+        headers.push((NEW, session.new.into()));
+        headers.push((EPOCH, session.epoch.into()));
+        let prefix = HeaderValue::try_from(session.prefix_sha256.as_str());
+        headers.extend(prefix.ok().map(|value| (PREFIX, value)));
+    }
+    headers
 }

@@ -10,6 +10,9 @@
 //! plan       the record
 //! ```
 //!
+//! That is the `assembled` layout. In the `stable` one (`sticky`) the same steps run for what is new, and what was sent before in the
+//! session is sent again: `regions` and `envelope` write it, `place` puts it where it was.
+//!
 //! It never refuses a request: whatever fails, the request goes out with less, and headers say so.
 
 pub mod retrieve;
@@ -23,6 +26,10 @@ pub mod assemble;
 pub mod plan;
 pub mod preview;
 pub mod recall;
+pub mod regions;
+pub mod envelope;
+pub mod place;
+pub mod sticky;
 mod attached;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,9 +40,11 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::config::Layout;
 use crate::auth::Principal;
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
+use crate::session::Lane;
 use crate::store::DirectiveVersion;
 use crate::tokens::Family;
 
@@ -48,9 +57,9 @@ use super::resolution::directive::Lookup;
 use assemble::{Assembled, Inputs, View};
 use measure::Measured;
 use plan::{ContextStatus, Outcome};
-use retrieve::{Deadline, Found};
+use retrieve::{Deadline, Found, Wanted};
 
-pub use attached::Attached;
+pub use attached::{Attached, Checkpoint};
 
 /// What the request asks of the token rate: its prompt by the labelled estimate, and the greatest answers it allows. One that sets no
 /// limit is taken to want the reserve that a budget would keep for it.
@@ -87,11 +96,7 @@ pub async fn attach(
     headers: &HeaderMap,
 ) -> Attached {
     let who = bound.principal();
-    let subject = Subject {
-        who,
-        chat: &valid.chat,
-        profile: valid.route.profile,
-    };
+    let subject = Subject::of(bound, valid);
     let off = match (skipped(headers), valid.verdict.context) {
         (true, _) => Some(ContextStatus::Skipped),
         (false, false) => Some(ContextStatus::Disabled),
@@ -101,6 +106,10 @@ pub async fn attach(
         let directive = directive_alone(app, who, &resolved.directive).await;
         app.metrics.context_off(status);
         return Attached::without_recall(&subject, directive.as_deref(), status);
+    }
+    if app.config.context.layout == Layout::Stable {
+        let frozen = sticky::run(app, &subject, resolved, &View::default(), true).await;
+        return Attached::frozen(frozen);
     }
     let began = Instant::now();
     let assembled = run(app, &subject, &resolved.directive, &View::default()).await;
@@ -127,6 +136,21 @@ pub struct Subject<'a> {
     pub chat: &'a ChatRequest,
     /// The model.
     pub profile: ModelProfile,
+    /// Model and provider as they are called.
+    pub lane: &'a Lane,
+}
+
+impl<'a> Subject<'a> {
+    /// The subject of a valid request.
+    #[must_use]
+    pub fn of(bound: &'a BoundPrincipal, valid: &'a ValidChat) -> Self {
+        Self {
+            who: bound.principal(),
+            chat: &valid.chat,
+            profile: valid.route.profile,
+            lane: &valid.route.lane,
+        }
+    }
 }
 
 /// One whole assembly under its deadline.
@@ -135,7 +159,7 @@ pub async fn run(app: &App, subject: &Subject<'_>, directive: &Lookup, view: &Vi
     let deadline = Deadline::new(began, &app.config.context);
     let (org, family) = (subject.who.org(), subject.profile.family);
     let (mut found, measured) = tokio::join!(
-        retrieve::retrieve(app, subject, directive, deadline),
+        retrieve::retrieve(app, subject, directive, Wanted::RECALL, deadline),
         measure::measure(&app.counter, org, family, subject.chat, deadline.wall),
     );
     let known = (found.directive.clone(), found.branches.clone());

@@ -188,23 +188,7 @@ impl Assembled {
             assembled: text,
             memory_block: String::new(),
         };
-        let status = alone(directive.is_some());
-        let plan = ContextPlan {
-            status,
-            level: Level::L3,
-            reason: Some("internal".to_owned()),
-            layout: Layout::Assembled,
-            branches: BTreeMap::new(),
-            budget: Budget {
-                context_window: subject.profile.context_window,
-                ..Budget::default()
-            },
-            memories: Vec::new(),
-            pack: None,
-            tokens: TokenAccount::default(),
-            timings_ms: BTreeMap::new(),
-            session: None,
-        };
+        let plan = failed_plan(subject, directive.is_some());
         Self {
             injection,
             directive,
@@ -227,6 +211,26 @@ impl Assembled {
             .iter()
             .filter(|m| m.decision == Decision::Excluded)
             .count()
+    }
+}
+
+/// The record of an assembly that failed, for a fault of our own.
+pub(super) fn failed_plan(subject: &Subject<'_>, directive: bool) -> ContextPlan {
+    ContextPlan {
+        status: alone(directive),
+        level: Level::L3,
+        reason: Some("internal".to_owned()),
+        layout: Layout::Assembled,
+        branches: BTreeMap::new(),
+        budget: Budget {
+            context_window: subject.profile.context_window,
+            ..Budget::default()
+        },
+        memories: Vec::new(),
+        pack: None,
+        tokens: TokenAccount::default(),
+        timings_ms: BTreeMap::new(),
+        session: None,
     }
 }
 

@@ -129,7 +129,7 @@ impl Inputs<'_> {
         if let Some(held) = &self.held.opening {
             let revoked = held.directive.is_some_and(|v| self.revoked.contains(&v));
             if !revoked {
-                return (Opening::clone(held), Change::None, Vec::new());
+                return (self.shown(held), Change::None, Vec::new());
             }
             let epoch = Epoch {
                 number: held.epoch.saturating_add(1),
@@ -157,6 +157,28 @@ impl Inputs<'_> {
         let opening = self.press.opening(self.owner, epoch, pinned, &memories);
         let change = if degraded { Change::Unfrozen } else { Change::Open };
         (opening, change, opened)
+    }
+
+    /// Region A as this reader may see it: a preview for somebody who may not read directives names the version instead.
+    fn shown(&self, held: &Arc<Opening>) -> Opening {
+        let (true, Some(version)) = (self.view.hide_directive, held.directive) else {
+            return Opening::clone(held);
+        };
+        let known = self.found.directive.as_ref().filter(|d| d.version == version);
+        let text = known.map_or_else(
+            || format!("[directive version {version}]"),
+            |d| self.view.text(d),
+        );
+        let epoch = Epoch {
+            number: held.epoch,
+            nonce: held.nonce_epoch,
+            reason: held.reason,
+        };
+        let pinned = Pinned {
+            version,
+            text: &text,
+        };
+        self.press.redirected(held, epoch, Some(pinned))
     }
 
     /// The memories that a session opens with: by standing, as many as fit.
@@ -319,6 +341,6 @@ pub(super) fn bare(
 }
 
 /// The status of a request that goes out with the directive alone.
-pub(super) const fn bare_status(opening: &Opening) -> crate::request::context::plan::ContextStatus {
+pub(super) fn bare_status(opening: &Opening) -> crate::request::context::plan::ContextStatus {
     alone(opening.directive.is_some())
 }

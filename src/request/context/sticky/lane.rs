@@ -14,9 +14,9 @@ use crate::ids::MemoryId;
 use crate::memory::Memory;
 use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
 use crate::session::working_state::WorkingState;
-use crate::session::{Opening, Outcome, RotationReason, StateDelta, Turn};
+use crate::session::{Opening, Outcome, StateDelta, Turn};
 use crate::store::StoreError;
-use crate::store::shared::{BlockFate, Held};
+use crate::store::shared::{BlockFate, Held, InProcess, Known, SessionCache};
 
 /// How a lane is found.
 #[derive(Debug, Clone)]
@@ -58,6 +58,14 @@ impl Work<'_> {
         own
     }
 
+    /// A lane that holds nothing.
+    fn nothing(&self) -> Held {
+        Held {
+            turns: vec![Known::No; self.chain.turns().len()],
+            ..Held::default()
+        }
+    }
+
     /// Asks the store for a lane that is not in the cache. To be called by one request at a time.
     pub(super) async fn stored(&self, held: Option<Held>) -> Result<Standing, Unknown> {
         let found = timeout_at(self.deadline.wall, self.restore())
@@ -70,11 +78,11 @@ impl Work<'_> {
         match found {
             Some(Ok(restored)) => self.take_up(restored).await,
             Some(Err(lost)) => Ok(Standing {
-                held: held.unwrap_or_default().asked(self.chain.turns().len()),
+                held: held.unwrap_or_else(|| self.nothing()),
                 lost,
             }),
             None => Ok(Standing {
-                held: held.unwrap_or_default().asked(self.chain.turns().len()),
+                held: held.unwrap_or_else(|| self.nothing()),
                 lost: 0,
             }),
         }
@@ -87,7 +95,13 @@ impl Work<'_> {
             turns,
             gone,
         } = restored;
-        let cache = &self.app.sessions.cache;
+        // A preview freezes nothing, so it looks at a lane of its own.
+        let scratch = InProcess::new(&self.app.config.session);
+        let cache: &dyn SessionCache = if self.keep {
+            &*self.app.sessions.cache
+        } else {
+            &scratch
+        };
         let failed = |_| Unknown("session=error");
         let opening = Arc::new(opening);
         cache
@@ -101,11 +115,17 @@ impl Work<'_> {
                 .rotate(&self.key, opening.epoch, Arc::clone(&next), fate)
                 .await
                 .map_err(failed)?;
-            self.rotated(&next, false);
-            self.app.sessions.records.forgotten(&self.key, gone);
+            if self.keep {
+                self.rotated(&next, false);
+                self.app.sessions.records.forgotten(&self.key, gone);
+            }
         }
-        let held = self.cached().await?.unwrap_or_default();
-        Ok(Standing { held, lost: 0 })
+        let held = cache.read(&self.key, self.chain.turns()).await;
+        let held = held.map_err(failed)?.filter(|held| self.owns(held));
+        Ok(Standing {
+            held: held.ok_or(Unknown("session=error"))?,
+            lost: 0,
+        })
     }
 
     /// Renders the stored lane again; the number of its last epoch where that is not possible.
@@ -260,11 +280,4 @@ fn all_ids(record: &LaneRecord) -> Vec<MemoryId> {
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-impl Standing {
-    /// Why Region A must be rendered anew, for the epoch that follows a loss.
-    pub(super) fn reason(&self) -> Option<RotationReason> {
-        (self.lost > 0).then_some(RotationReason::StateLost)
-    }
 }

@@ -32,7 +32,7 @@ use crate::session::working_state::WorkingState;
 use crate::session::{Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived};
 use crate::store::shared::{Held, Known, Sent};
 
-use super::Subject;
+use super::{Checkpoint, Subject};
 use super::assemble::View;
 use super::measure::{self, Measured};
 use super::place::takes_block;
@@ -46,7 +46,7 @@ use lane::Standing;
 use render::{Pinned, Press};
 
 pub use flights::Flights;
-pub use seal::Sealed;
+pub use seal::Envelope;
 
 /// Why the state of a session cannot be known: the reason that the response names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,9 +103,20 @@ impl Frozen {
         ids
     }
 
-    /// The memories that are sent for the first time.
-    pub(super) fn used(&self) -> &[(PartitionKey, MemoryId)] {
-        &self.used
+    /// The turn that the request belongs to.
+    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
+        let (turn, _) = self.turns.last()?;
+        Some(Checkpoint {
+            lane: LaneKey::clone(&self.key),
+            turn: turn.chain,
+        })
+    }
+
+    /// Counts what went out. Being sent for the first time is a use; being sent again is none.
+    pub(super) fn count(&self, app: &App) {
+        let seconds = self.plan.timings_ms.get("total").map_or(0.0, |ms| ms / 1_000.0);
+        app.metrics.assembled(&self.plan, self.used.len() as u64, seconds);
+        app.uses.note(self.used.iter().cloned());
     }
 }
 

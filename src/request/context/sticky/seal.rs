@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
@@ -27,13 +26,6 @@ const LOOKS: usize = 4;
 /// Time for asking which memories are gone. It is asked only after one was.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A request as it may go out.
-#[derive(Debug)]
-pub struct Sealed {
-    /// The client's bytes, with what is frozen between them.
-    pub edits: Edits,
-}
-
 /// The request that is sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
@@ -47,7 +39,7 @@ pub struct Envelope<'a> {
 
 impl Frozen {
     /// Checks, and writes the request.
-    pub async fn seal(&mut self, app: &App, envelope: &Envelope<'_>, keep: bool) -> Sealed {
+    pub async fn seal(&mut self, app: &App, envelope: &Envelope<'_>, keep: bool) -> Edits {
         let chain = envelope.chain;
         let events = self.events(chain);
         for _ in 0..LOOKS {
@@ -72,7 +64,7 @@ impl Frozen {
         envelope: &Envelope<'_>,
         events: Vec<SessionEvent>,
         keep: bool,
-    ) -> Sealed {
+    ) -> Edits {
         if keep {
             self.compare(app, envelope.chain, &events);
         }
@@ -81,9 +73,7 @@ impl Frozen {
             opening: &self.opening,
             blocks: &self.blocks(),
         };
-        Sealed {
-            edits: build(envelope.chat, &frozen, envelope.profile),
-        }
+        build(envelope.chat, &frozen, envelope.profile)
     }
 
     /// Whether nothing that could be in this request was forgotten since it was checked.
@@ -275,15 +265,4 @@ fn hex(bytes: &[u8]) -> String {
         let _written = write!(text, "{byte:02x}");
     }
     text
-}
-
-/// The headers that only this layout has.
-pub(in crate::request::context) fn headers(session: &SessionAccount) -> [(HeaderName, HeaderValue); 2] {
-    const PREFIX: HeaderName = HeaderName::from_static("x-ibex-prefix-sha256");
-    const EPOCH: HeaderName = HeaderName::from_static("x-ibex-epoch");
-    let prefix = HeaderValue::try_from(session.prefix_sha256.as_str());
-    [
-        (PREFIX, prefix.unwrap_or(HeaderValue::from_static(""))),
-        (EPOCH, HeaderValue::from(session.epoch)),
-    ]
 }

@@ -9,7 +9,7 @@ use super::lane::Standing;
 
 use super::{Frozen, Unknown, Work};
 
-use crate::session::{Opening, OpeningParts, Outcome, Turn, is_derived};
+use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
 use crate::store::shared::{BlockFate, CacheError, Held, Known};
 
 impl Work<'_> {
@@ -112,7 +112,8 @@ impl Work<'_> {
         let at = self.app.clock.now();
         let whole = *change == Change::Open || (derived && count == 2);
         if whole {
-            records.opened(&self.key, held, false, at);
+            let lost = held.reason == Some(RotationReason::StateLost);
+            records.opened(&self.key, held, lost, at);
         }
         for (turn, outcome) in turns {
             if whole || fresh.contains(&turn.message) {

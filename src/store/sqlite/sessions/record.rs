@@ -3,15 +3,17 @@
 use rusqlite::{Connection, params};
 
 use super::{SESSION, columns, open, row, used};
+use crate::ids::MemoryId;
 use crate::session::record::{OpeningRecord, SessionRecord, TurnEnd, TurnRecord};
 use crate::session::{ChainHash, LaneKey};
 use crate::store::StoreError;
-use crate::store::sqlite::rows::micros;
+use crate::store::sqlite::rows::{Columns, all, micros};
 
 pub(super) fn apply(conn: &Connection, record: &SessionRecord) -> Result<(), StoreError> {
     match record {
         SessionRecord::Opened(key, opening) => opened(conn, key, opening),
         SessionRecord::Settled(key, turn) => settled(conn, key, turn),
+        SessionRecord::Forgotten(key, gone) => forgotten(conn, key, gone),
         SessionRecord::Ended(key, chain, end) => ended(conn, key, *chain, end),
     }
 }
@@ -33,6 +35,9 @@ fn opened(conn: &Connection, key: &LaneKey, opening: &OpeningRecord) -> Result<(
 }
 
 fn settled(conn: &Connection, key: &LaneKey, turn: &TurnRecord) -> Result<(), StoreError> {
+    if row::revive_turn(conn, key, turn)? {
+        return used(conn, &key.session, micros(turn.at), micros(turn.at));
+    }
     // The lane is unknown when the session was deleted meanwhile: a turn must not bring it back.
     if !row::insert_turn(conn, key, turn)? {
         return Ok(());
@@ -42,6 +47,33 @@ fn settled(conn: &Connection, key: &LaneKey, turn: &TurnRecord) -> Result<(), St
     conn.prepare_cached(sql)?
         .execute(params![org, agent, user, id])?;
     used(conn, &key.session, micros(turn.at), micros(turn.at))
+}
+
+/// Rewrites the turns that held one of `gone`.
+fn forgotten(conn: &Connection, key: &LaneKey, gone: &[MemoryId]) -> Result<(), StoreError> {
+    let (org, agent, user, id) = columns(&key.session);
+    let lane = key.lane.as_str();
+    let sql = format!(
+        "SELECT position, memories FROM session_turns WHERE session = {SESSION} AND lane = ?5 AND length(memories) > 0"
+    );
+    let values = params![org, agent, user, id, lane];
+    let turns = all(conn, &sql, values, |row| {
+        let mut columns = Columns::of(row, "session turn");
+        Ok((columns.take::<i64>()?, row::ids(&mut columns)?))
+    })?;
+    let sql = format!(
+        "UPDATE session_turns SET memories = ?6, digest = NULL WHERE session = {SESSION} AND position = ?5"
+    );
+    for (position, mut memories) in turns {
+        let before = memories.len();
+        memories.retain(|id| !gone.contains(id));
+        if memories.len() < before {
+            let left = row::id_bytes(&memories);
+            conn.prepare_cached(&sql)?
+                .execute(params![org, agent, user, id, position, left])?;
+        }
+    }
+    Ok(())
 }
 
 fn ended(

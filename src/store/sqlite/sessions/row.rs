@@ -61,6 +61,33 @@ pub(super) fn opening(columns: &mut Columns<'_>) -> Result<OpeningRecord, StoreE
     })
 }
 
+/// Gives a turn whose block was dropped the one that it has in a later epoch. Answers whether it did.
+pub(super) fn revive_turn(
+    conn: &Connection,
+    key: &LaneKey,
+    turn: &TurnRecord,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "UPDATE session_turns SET live = TRUE, nonce_epoch = ?7, memories = ?8, state_from = ?9, state_to = ?10, digest = ?11
+         WHERE session = {SESSION} AND lane = ?5 AND chain = ?6 AND NOT live AND nonce_epoch < ?7"
+    );
+    let (org, agent, user, id) = columns(&key.session);
+    let revived = conn.prepare_cached(&sql)?.execute(params![
+        org,
+        agent,
+        user,
+        id,
+        key.lane.as_str(),
+        turn.chain.as_bytes(),
+        turn.nonce_epoch,
+        id_bytes(&turn.memories),
+        turn.state.map(|(from, _)| from),
+        turn.state.map(|(_, to)| to),
+        turn.digest,
+    ])?;
+    Ok(revived > 0)
+}
+
 /// Inserts a turn of a known lane behind the session's others, unless it is known. Answers whether it did.
 pub(super) fn insert_turn(
     conn: &Connection,
@@ -106,11 +133,11 @@ pub(super) fn turn(columns: &mut Columns<'_>) -> Result<TurnRecord, StoreError> 
     })
 }
 
-fn id_bytes(ids: &[MemoryId]) -> Vec<u8> {
+pub(super) fn id_bytes(ids: &[MemoryId]) -> Vec<u8> {
     ids.iter().flat_map(MemoryId::as_bytes).copied().collect()
 }
 
-fn ids(columns: &mut Columns<'_>) -> Result<Vec<MemoryId>, StoreError> {
+pub(super) fn ids(columns: &mut Columns<'_>) -> Result<Vec<MemoryId>, StoreError> {
     let bytes: Vec<u8> = columns.take()?;
     let (ids, rest) = bytes.as_chunks::<16>();
     if !rest.is_empty() {

@@ -3,7 +3,9 @@
 use rusqlite::{Connection, Row, params};
 
 use super::{SESSION, columns, row};
-use crate::session::record::{LaneRecord, LaneView, OpeningRecord, SessionView, TurnEnd, TurnView};
+use crate::session::record::{
+    LaneRecord, LaneView, OpeningRecord, SessionView, TurnEnd, TurnRecord, TurnView,
+};
 use crate::session::{Lane, LaneKey, SessionKey};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Columns, all, limit, one, snapshot};
@@ -21,10 +23,22 @@ pub(super) fn lane(conn: &Connection, key: &LaneKey) -> Result<Option<LaneRecord
         return Ok(None);
     };
     let sql = format!(
-        "SELECT {} FROM session_turns WHERE session = {SESSION} AND lane = ?5 AND live ORDER BY position",
+        "SELECT {}, live FROM session_turns WHERE session = {SESSION} AND lane = ?5 ORDER BY position",
         row::TURN
     );
-    let turn = |row: &Row<'_>| row::turn(&mut Columns::of(row, "session turn"));
+    // A turn whose block was dropped has nothing, for good: it is settled all the same.
+    let turn = |row: &Row<'_>| {
+        let mut columns = Columns::of(row, "session turn");
+        let turn = row::turn(&mut columns)?;
+        let live: bool = columns.take()?;
+        let nothing = TurnRecord {
+            memories: Vec::new(),
+            state: None,
+            digest: None,
+            ..turn.clone()
+        };
+        Ok(if live { turn } else { nothing })
+    };
     let turns = all(&snapshot, &sql, values, turn)?;
     Ok(Some(LaneRecord { opening, turns }))
 }
