@@ -25,13 +25,17 @@ use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
 use crate::store::Store;
-use crate::store::shared::SessionCache;
 use crate::store::keys::ServerKeys;
+use crate::store::shared::SessionCache;
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
 use crate::tokens::Counter;
 
-pub use sessions::{Sessions, records::Records, states::{LatestState, States}};
+pub use sessions::{
+    Sessions,
+    records::Records,
+    states::{LatestState, States},
+};
 pub use uses::Uses;
 
 /// The application could not be built.

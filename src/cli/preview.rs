@@ -17,8 +17,8 @@ use crate::request::context::plan::{
 };
 use crate::request::context::{Subject, preview};
 use crate::request::resolution::resolve;
-use crate::session::Lane;
 use crate::request::validation::{Limits, ValidationError, validate};
+use crate::session::Lane;
 
 use super::args::PreviewArgs;
 use super::output::Record;
@@ -39,7 +39,9 @@ pub(super) async fn run(
     let who = desk.principal(&args.scope).await?;
     let chat = request(&args, app.config.server.max_messages)?;
     let (registry, model) = (app.registry.load(), chat.model().unwrap_or_default());
-    let lane = registry.route(model).map_or_else(|| Lane::new("", model), |r| r.lane);
+    let lane = registry
+        .route(model)
+        .map_or_else(|| Lane::new("", model), |r| r.lane);
     let subject = Subject {
         who: &who,
         chat: &chat,

@@ -10,7 +10,8 @@ use crate::tokens::Family;
 use super::{
     AuthConfig, AuthStyle, Config, ContextConfig, Effect, Environment, IssuerConfig, KeyConfig,
     KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig, ProviderConfig,
-    RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
+    RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole,
+    UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).

@@ -42,12 +42,17 @@ impl SecretKey {
     /// A key for another purpose: HMAC-SHA-256 of the purpose's name under this one. It gives nothing away about this key.
     fn derived(&self, purpose: &str) -> Self {
         let mut block = Key::<Hmac<Sha256>>::default();
-        block.iter_mut().zip(self.0).for_each(|(slot, byte)| *slot = byte);
+        block
+            .iter_mut()
+            .zip(self.0)
+            .for_each(|(slot, byte)| *slot = byte);
         let mut mac = Hmac::<Sha256>::new(&block);
         mac.update(b"ibex key: ");
         mac.update(purpose.as_bytes());
         let mut key = [0; 32];
-        key.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
+        key.iter_mut()
+            .zip(mac.finalize().into_bytes())
+            .for_each(|(slot, byte)| *slot = byte);
         Self(key)
     }
 

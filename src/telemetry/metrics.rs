@@ -300,7 +300,9 @@ impl Metrics {
     /// Counts what happened to a session.
     pub fn session_event(&self, event: SessionEvent) {
         let event = event.as_str();
-        self.session_events.get_or_create(&EventOnly { event }).inc();
+        self.session_events
+            .get_or_create(&EventOnly { event })
+            .inc();
     }
 
     /// Counts a request that broke the law of this layout.
@@ -317,7 +319,8 @@ impl Metrics {
 
     /// Tells how many session records were lost since the start.
     pub fn session_records_lost(&self, lost: u64) {
-        self.records_lost.set(i64::try_from(lost).unwrap_or(i64::MAX));
+        self.records_lost
+            .set(i64::try_from(lost).unwrap_or(i64::MAX));
     }
 
     /// Counts an answered request.

@@ -17,8 +17,6 @@ use super::App;
 use records::Records;
 use states::States;
 
-
-
 /// The shared handles of sessions.
 #[derive(Debug)]
 pub struct Sessions {
@@ -45,7 +43,11 @@ impl Sessions {
         other: Option<Arc<dyn SessionCache>>,
     ) -> Self {
         let in_process = other.is_none().then(|| Arc::new(InProcess::new(settings)));
-        let own = || in_process.clone().map(|cache| cache as Arc<dyn SessionCache>);
+        let own = || {
+            in_process
+                .clone()
+                .map(|cache| cache as Arc<dyn SessionCache>)
+        };
         let cache = other.or_else(own);
         Self {
             cache: cache.unwrap_or_else(|| Arc::new(InProcess::new(settings))),

@@ -1,8 +1,8 @@
 //! Context assembly and memory limits.
 
 use super::super::{ContextConfig, Layout, MemoryConfig};
-use crate::tokens::Counter;
 use super::Faults;
+use crate::tokens::Counter;
 
 pub(super) fn context(context: &ContextConfig, faults: &mut Faults) {
     let wall = context.deadline_ms;
@@ -68,7 +68,9 @@ fn platform_policy(context: &ContextConfig, faults: &mut Faults) {
     if context.platform_policy.is_empty() {
         return;
     }
-    let tokens = Counter::new([0; 32], 0).counts(&context.platform_policy).o200k;
+    let tokens = Counter::new([0; 32], 0)
+        .counts(&context.platform_policy)
+        .o200k;
     let cap = context.platform_policy_tokens;
     faults.require(
         tokens <= cap,

@@ -131,7 +131,12 @@ impl Attached {
 
     /// The request to the provider: the client's bytes with the edits spliced in. What is frozen is checked first, and nothing waits
     /// between that and the answer of this function; it is asked again before every further attempt.
-    pub async fn outgoing(&mut self, app: &App, valid: &ValidChat, resolved: &Resolved) -> Outgoing {
+    pub async fn outgoing(
+        &mut self,
+        app: &App,
+        valid: &ValidChat,
+        resolved: &Resolved,
+    ) -> Outgoing {
         let mut edits = match &mut self.body {
             Body::Edits(edits) => std::mem::take(edits),
             Body::Frozen(frozen) => {
@@ -185,7 +190,11 @@ impl Attached {
 
 /// The headers that every assembly has.
 fn described(plan: &ContextPlan) -> Vec<(HeaderName, HeaderValue)> {
-    let fallback = if plan.level >= Level::L2 { "true" } else { "false" };
+    let fallback = if plan.level >= Level::L2 {
+        "true"
+    } else {
+        "false"
+    };
     let mut headers = Vec::with_capacity(10);
     headers.push((STATUS, HeaderValue::from_static(plan.status.as_str())));
     headers.push((FALLBACK, HeaderValue::from_static(fallback)));
@@ -195,7 +204,10 @@ fn described(plan: &ContextPlan) -> Vec<(HeaderName, HeaderValue)> {
         headers.push((REASON, reason));
     }
     let excluded = |m: &&super::plan::PlannedMemory| m.decision == Decision::Excluded;
-    headers.push((EXCLUDED, plan.memories.iter().filter(excluded).count().into()));
+    headers.push((
+        EXCLUDED,
+        plan.memories.iter().filter(excluded).count().into(),
+    ));
     headers.push((TOKENS, plan.tokens.injected.into()));
     headers
 }

@@ -92,7 +92,9 @@ fn element(memory: &Memory) -> String {
 /// The last six digits of the identifier: enough to tell a session's memories apart, at a fifth of the tokens.
 fn reference(id: MemoryId) -> String {
     let text = id.to_string();
-    text.get(text.len().saturating_sub(6)..).unwrap_or_default().to_owned()
+    text.get(text.len().saturating_sub(6)..)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn day(time: Timestamp) -> String {
@@ -125,4 +127,3 @@ pub fn pieces(block: &Block) -> Vec<bytes::Bytes> {
     }
     section.pieces()
 }
-

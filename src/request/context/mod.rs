@@ -40,8 +40,8 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::config::Layout;
 use crate::auth::Principal;
+use crate::config::Layout;
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
 use crate::session::Lane;

@@ -40,8 +40,7 @@ pub fn build(chat: &ChatRequest, frozen: &Frozen<'_>, profile: ModelProfile) -> 
 #[must_use]
 pub fn takes_block(message: &Message, profile: ModelProfile) -> bool {
     let recall = recall_place(profile);
-    message.role == Role::User
-        && (recall == RecallPlace::Separate || takes_text(message))
+    message.role == Role::User && (recall == RecallPlace::Separate || takes_text(message))
 }
 
 /// How blocks stand for a model: what has no system messages has strict turns as well.
@@ -75,7 +74,9 @@ fn prefix(edits: &mut Edits, chat: &ChatRequest, opening: &Opening, system_role:
             }
             return;
         }
-        (SystemRole::Multi | SystemRole::Single, [first, ..]) => (first, run.last().unwrap_or(first)),
+        (SystemRole::Multi | SystemRole::Single, [first, ..]) => {
+            (first, run.last().unwrap_or(first))
+        }
         (SystemRole::Multi | SystemRole::Single, []) => {
             own(edits, chat, "system", joined([head, tail(opening)]));
             return;

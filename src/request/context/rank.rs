@@ -252,7 +252,12 @@ mod tests {
         schema: ScoreSchema::Composite,
         carried: Vec::new(),
     };
-    const GATED: RankSettings = RankSettings { gate: true, ..OPEN };
+    const GATED: RankSettings = RankSettings {
+        gate: true,
+        floor: 0.15,
+        schema: ScoreSchema::Composite,
+        carried: Vec::new(),
+    };
 
     fn now() -> Timestamp {
         "2026-01-15T12:00:00Z".parse().unwrap()

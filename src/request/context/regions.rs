@@ -227,7 +227,9 @@ pub fn head(platform_policy: &str, directive: Option<&str>) -> Bytes {
     Section::<RegionA>::default()
         .put(&Framing::framing(quoted(FRAMING)))
         .put(&PlatformPolicy::platform_policy(quoted(platform_policy)))
-        .put(&DirectiveText::directive(quoted(directive.unwrap_or_default())))
+        .put(&DirectiveText::directive(quoted(
+            directive.unwrap_or_default(),
+        )))
         .joined()
 }
 

@@ -103,6 +103,16 @@ impl HotBranch for FakeBranch {
     ) -> Result<Vec<Hit>, BranchError> {
         self.ask(scope).await
     }
+
+    async fn standing(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        _: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError> {
+        let hits = self.ask(scope).await?;
+        Ok(hits.into_iter().take(limit).map(|h| h.memory).collect())
+    }
 }
 
 #[async_trait]

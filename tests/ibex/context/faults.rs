@@ -20,12 +20,15 @@ use ibex::request::context::plan::{ContextStatus, Level, Outcome};
 use ibex::request::context::{Subject, run};
 use ibex::request::resolution::directive::{Active, Lookup};
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
+use ibex::session::Lane;
 use ibex::store::keys::ServerKeys;
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::time::Instant;
+
+use crate::support::in_assembled;
 
 use super::fakes::{Act, FakeBranch, FakeDirective, FakeEmbedder, block, directive, hit, memory};
 
@@ -114,6 +117,7 @@ impl Bench {
     async fn with(parts: &Parts, also: impl Fn(&PartitionKey) -> Vec<Hit>) -> Self {
         let folder = TempDir::new().unwrap();
         let mut config = Config::default();
+        in_assembled(&mut config);
         config.store.path = folder.path().join("ibex.db");
         let store = Arc::new(SqliteStore::open(&config.store.path, &config.store).unwrap());
         let keys = ServerKeys::load_or_create(&config.store.path, &config.keys, &SystemEntropy);
@@ -172,10 +176,12 @@ impl Bench {
     async fn run(&self, lookup: &Lookup) -> (Assembled, Duration) {
         let chat = ChatRequest::parse(Bytes::from_static(BODY.as_bytes()), 10).unwrap();
         let profile = ModelProfile::of("gpt-4o", None, 32_768);
+        let lane = Lane::new("openai", "gpt-4o");
         let subject = Subject {
             who: &self.who,
             chat: &chat,
             profile,
+            lane: &lane,
         };
         let began = Instant::now();
         let assembled = run(&self.app, &subject, lookup, &View::default()).await;

@@ -7,7 +7,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::reader::{nonce, put_in_front, recalled};
-use crate::support::{Answer, Client, Overrides, TestApp, Upstream, patient};
+use crate::support::{Answer, Client, Overrides, TestApp, Upstream, assembled};
 
 const DIRECTIVE: &str = "Say \"key\" twice.";
 const MEMORY: &str = "The spare key hangs behind Ann's <blue> door.";
@@ -24,11 +24,12 @@ fn model(pattern: &str, role: SystemRole) -> ModelConfig {
         max_output_tokens: None,
         tokenizer: None,
         system_role: Some(role),
+        recall: None,
     }
 }
 
 fn open_gate(config: &mut Config) {
-    patient(config);
+    assembled(config);
     config.context.recall_gate = Switch::Off;
     config.context.relevance_floor = 0.0;
     config.models = vec![

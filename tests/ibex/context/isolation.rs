@@ -8,13 +8,13 @@ use ibex::config::{Config, Switch};
 use ibex::ids::{AgentId, MemoryId, OrgId};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Overrides, TestApp, Upstream, patient};
+use crate::support::{Client, Overrides, TestApp, Upstream, assembled};
 
 const QUESTION: &str = "Where does the spare key hang?";
 
 /// Everything that is found goes out.
 fn open_gate(config: &mut Config) {
-    patient(config);
+    assembled(config);
     config.context.recall_gate = Switch::Off;
     config.context.relevance_floor = 0.0;
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fakes::{Act, FakeBranch, FakeDirective, FakeEmbedder, directive, hit, memory};
-use crate::support::{Answer, Client, Overrides, TestApp, Upstream, patient};
+use crate::support::{Answer, Client, Overrides, TestApp, Upstream, assembled, in_assembled};
 
 const DIRECTIVE: &str = "Answer like a lighthouse keeper.";
 
@@ -49,6 +49,10 @@ async fn chat(
     headers: &[(&str, &str)],
 ) -> (Answer, Value) {
     let upstream = Upstream::echo_ok().await;
+    let edit = |config: &mut Config| {
+        in_assembled(config);
+        edit(config);
+    };
     let app = TestApp::with(&upstream.url(), edit, overrides).await;
     let client = headers.iter().fold(app.client(), |client, (name, value)| {
         client.header(name, value)
@@ -128,7 +132,7 @@ async fn missing_branches_are_told_and_the_directive_goes_out() {
         ),
     ];
     for (overrides, expected, directed) in rows {
-        let (answer, sent) = chat(patient, overrides, &[]).await;
+        let (answer, sent) = chat(assembled, overrides, &[]).await;
         let [status, level, fallback, reason, injected, new, excluded] = told(&answer);
         assert_eq!([status, level, fallback, reason], expected);
         assert_eq!([injected, new, excluded], ["0"; 3], "{reason}");
@@ -146,7 +150,7 @@ async fn missing_branches_are_told_and_the_directive_goes_out() {
 async fn branches_that_hang_cost_their_limit_and_not_the_request() {
     // The wall is the usual one; the end is far behind it, so that a busy machine does not turn this into a missed deadline.
     let wall = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.deadline_ms = 40;
     };
     let (answer, sent) = chat(wall, parts(Act::Hang, Act::Hang, true), &[]).await;
@@ -160,7 +164,7 @@ async fn branches_that_hang_cost_their_limit_and_not_the_request() {
         ..parts(Act::Answer, Act::Answer, true)
     };
     let short = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.directive_timeout_ms = 1;
     };
     let (answer, sent) = chat(short, slow, &[]).await;
@@ -217,7 +221,7 @@ async fn a_panic_inside_the_assembly_is_no_error_of_the_request() {
         cold: Some(Arc::new(Arming(trap))),
         ..parts(Act::Answer, Act::Answer, true)
     };
-    let (answer, sent) = chat(patient, overrides, &[]).await;
+    let (answer, sent) = chat(assembled, overrides, &[]).await;
     assert_eq!(
         told(&answer)[..5],
         ["directive-only", "L3", "true", "internal", "0"]
@@ -271,7 +275,7 @@ async fn write(client: &Client, content: &str) -> String {
 #[tokio::test]
 async fn a_sound_assembly_says_why_it_injects_nothing() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
+    let app = TestApp::with(&upstream.url(), assembled, Overrides::default()).await;
     let client = app.client();
     let told_for = async |body: Value| {
         let answer = client.post("/v1/chat/completions", &body).await;
@@ -329,13 +333,13 @@ fn only_status(answer: &Answer, status: &str) {
 async fn a_request_may_ask_for_no_memory_and_keeps_its_directive() {
     for value in ["1", "true", "YES", " on "] {
         let broken = parts(Act::Panic, Act::Panic, true);
-        let (answer, sent) = chat(patient, broken, &[("x-ibex-skip-memory", value)]).await;
+        let (answer, sent) = chat(assembled, broken, &[("x-ibex-skip-memory", value)]).await;
         only_status(&answer, "skipped");
         assert!(has_directive(&sent), "{value}");
     }
     for value in ["0", "false", "no", "", "2", "yes please"] {
         let (answer, _) = chat(
-            patient,
+            assembled,
             parts(Act::Answer, Act::Answer, true),
             &[("x-ibex-skip-memory", value)],
         )
@@ -346,7 +350,7 @@ async fn a_request_may_ask_for_no_memory_and_keeps_its_directive() {
         directives: Some(FakeDirective::new(Act::Panic, None)),
         ..parts(Act::Panic, Act::Panic, true)
     };
-    let (answer, sent) = chat(patient, broken, &[("x-ibex-skip-memory", "1")]).await;
+    let (answer, sent) = chat(assembled, broken, &[("x-ibex-skip-memory", "1")]).await;
     only_status(&answer, "skipped");
     assert_eq!(sent["messages"], ask()["messages"]);
 }
@@ -354,7 +358,7 @@ async fn a_request_may_ask_for_no_memory_and_keeps_its_directive() {
 #[tokio::test]
 async fn context_is_switched_off_by_configuration_and_by_policy() {
     let off = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.enabled = false;
     };
     let (answer, sent) = chat(off, parts(Act::Panic, Act::Panic, true), &[]).await;
@@ -362,7 +366,7 @@ async fn context_is_switched_off_by_configuration_and_by_policy() {
     assert!(has_directive(&sent));
 
     let rule = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.policy.rules.push(RuleConfig {
             org: None,
             priority: 1,
@@ -386,7 +390,7 @@ async fn context_is_switched_off_by_configuration_and_by_policy() {
 #[tokio::test]
 async fn every_answer_names_its_session_streams_too() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
+    let app = TestApp::with(&upstream.url(), assembled, Overrides::default()).await;
     let mut body = ask();
     body["stream"] = json!(true);
     let answer = app
@@ -439,7 +443,7 @@ async fn a_branch_is_given_the_verified_scope_and_is_not_trusted() {
         cold: Some(Arc::new(Careless(cold.clone()))),
         ..parts(Act::Answer, Act::Answer, true)
     };
-    let app = TestApp::with(&upstream.url(), patient, overrides).await;
+    let app = TestApp::with(&upstream.url(), assembled, overrides).await;
     for user in [None, Some("ann")] {
         let client = user
             .into_iter()
@@ -462,7 +466,7 @@ async fn a_branch_is_given_the_verified_scope_and_is_not_trusted() {
 async fn a_store_that_fails_is_a_missing_branch_and_no_refusal() {
     let upstream = Upstream::echo_ok().await;
     let edit = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         // Credential and directive stay known: no news of their own making takes them away.
         config.store.poll_interval_ms = 3_600_000;
     };

@@ -7,13 +7,13 @@ use ibex::tokens::{Counter, Family};
 use serde_json::{Value, json};
 
 use super::reader::recalled;
-use crate::support::{Client, Overrides, TestApp, Upstream, patient};
+use crate::support::{Client, Overrides, TestApp, Upstream, assembled};
 
 const QUESTION: &str = "What is in the storehouse?";
 
 async fn service(edit: impl FnOnce(&mut Config)) -> TestApp {
     let edit = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.recall_gate = Switch::Off;
         config.context.relevance_floor = 0.0;
         edit(config);
@@ -202,7 +202,7 @@ async fn a_tight_window_is_never_overdrawn() {
 async fn an_overdrawn_request_still_goes_out() {
     let upstream = Upstream::echo_ok().await;
     let edit = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.default_context_window = 600;
     };
     let app = TestApp::with(&upstream.url(), edit, Overrides::default()).await;
@@ -225,7 +225,7 @@ async fn an_overdrawn_request_still_goes_out() {
 async fn exclusions_are_counted_in_the_headers() {
     let upstream = Upstream::echo_ok().await;
     let edit = |config: &mut Config| {
-        patient(config);
+        assembled(config);
         config.context.recall_gate = Switch::Off;
         config.context.relevance_floor = 0.0;
         config.context.recall_tokens = 60;
@@ -405,7 +405,7 @@ async fn the_assembled_string_has_all_sections_in_order() {
 #[tokio::test]
 async fn a_preview_is_what_the_chat_sends() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
+    let app = TestApp::with(&upstream.url(), assembled, Overrides::default()).await;
     let client = app.client();
     client
         .post(

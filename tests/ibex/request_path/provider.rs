@@ -230,6 +230,7 @@ async fn every_base_url_is_joined_by_one_rule() {
                 max_output_tokens: None,
                 tokenizer: None,
                 system_role: None,
+                recall: None,
             });
         }
     })

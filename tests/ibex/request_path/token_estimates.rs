@@ -20,6 +20,7 @@ async fn counted(upstream: &Upstream, path: &str, body: &Value) -> u32 {
             max_output_tokens: Some(100),
             tokenizer: None,
             system_role: None,
+            recall: None,
         });
     })
     .await;

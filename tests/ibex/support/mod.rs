@@ -7,7 +7,7 @@ mod upstream;
 
 pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
-pub(crate) use settings::patient;
+pub(crate) use settings::{assembled, in_assembled, patient};
 pub(crate) use upstream::{
     Event, Exchange, Received, Script, Upstream, chunk, completion, ordinary, soon,
 };

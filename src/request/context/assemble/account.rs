@@ -116,7 +116,10 @@ fn nothing(found: &Found, ranked: &[Ranked]) -> &'static str {
         "none_stored"
     } else if ranked.iter().any(|r| r.excluded.is_none()) {
         "no_room"
-    } else if ranked.iter().any(|r| r.excluded == Some(Exclusion::AlreadyInContext)) {
+    } else if ranked
+        .iter()
+        .any(|r| r.excluded == Some(Exclusion::AlreadyInContext))
+    {
         "already_in_context"
     } else {
         "none_relevant"

@@ -259,7 +259,8 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         .map(|r| (r.memory.partition.clone(), r.memory.id))
         .collect();
     let known = inputs.found.directive.is_some();
-    let (status, level, reason) = outcome(&inputs.found, known, chosen.memories.is_empty(), &ranked);
+    let (status, level, reason) =
+        outcome(&inputs.found, known, chosen.memories.is_empty(), &ranked);
     let plan = ContextPlan {
         status,
         level,

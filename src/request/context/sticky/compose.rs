@@ -87,7 +87,9 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
         };
         (opening, change) = inputs.slimmed(slimmer, change);
         opened.clear();
-        turns.iter_mut().for_each(|(_, outcome)| *outcome = Outcome::Nothing);
+        turns
+            .iter_mut()
+            .for_each(|(_, outcome)| *outcome = Outcome::Nothing);
         room = inputs.room(&opening, &turns);
     }
     let any = !hits.is_empty();
@@ -115,13 +117,20 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
 /// The memories that the request carries already.
 fn carried(opening: &Opening, turns: &[(Turn, Outcome)]) -> Vec<MemoryId> {
     let blocks = turns.iter().filter_map(|(_, o)| o.block());
-    opening.ids().chain(blocks.flat_map(|b| b.ids().collect::<Vec<_>>())).collect()
+    opening
+        .ids()
+        .chain(blocks.flat_map(|b| b.ids().collect::<Vec<_>>()))
+        .collect()
 }
 
 impl Inputs<'_> {
     /// Region A, what has to be done to it, and the memories that a new one opens with.
     fn opening(&self) -> (Opening, Change, Vec<Arc<Memory>>) {
-        let pinned = self.found.directive.as_ref().map(|d| (d.version, self.view.text(d)));
+        let pinned = self
+            .found
+            .directive
+            .as_ref()
+            .map(|d| (d.version, self.view.text(d)));
         let pinned = pinned.as_ref().map(|(version, text)| Pinned {
             version: *version,
             text,
@@ -139,7 +148,11 @@ impl Inputs<'_> {
             // A directive that is not known is better than one that was revoked.
             let pinned = pinned.filter(|p| !self.revoked.contains(&p.version));
             let next = self.press.redirected(held, epoch, pinned);
-            return (next, Change::Rotate(held.epoch, BlockFate::Keep), Vec::new());
+            return (
+                next,
+                Change::Rotate(held.epoch, BlockFate::Keep),
+                Vec::new(),
+            );
         }
         let missing = |branch: &str| {
             let report = self.found.branches.get(branch);
@@ -152,10 +165,18 @@ impl Inputs<'_> {
             nonce: first,
             reason: (self.lost > 0).then_some(RotationReason::StateLost),
         };
-        let opened = if degraded { Vec::new() } else { self.snapshot() };
+        let opened = if degraded {
+            Vec::new()
+        } else {
+            self.snapshot()
+        };
         let memories: Vec<&Memory> = opened.iter().map(Arc::as_ref).collect();
         let opening = self.press.opening(self.owner, epoch, pinned, &memories);
-        let change = if degraded { Change::Unfrozen } else { Change::Open };
+        let change = if degraded {
+            Change::Unfrozen
+        } else {
+            Change::Open
+        };
         (opening, change, opened)
     }
 
@@ -164,7 +185,11 @@ impl Inputs<'_> {
         let (true, Some(version)) = (self.view.hide_directive, held.directive) else {
             return Opening::clone(held);
         };
-        let known = self.found.directive.as_ref().filter(|d| d.version == version);
+        let known = self
+            .found
+            .directive
+            .as_ref()
+            .filter(|d| d.version == version);
         let text = known.map_or_else(
             || format!("[directive version {version}]"),
             |d| self.view.text(d),
@@ -233,7 +258,9 @@ impl Inputs<'_> {
     fn block(&self, opening: &Opening, chosen: &Chosen<'_>) -> Option<Arc<Block>> {
         let anchor = self.turns.last()?.anchor;
         let memories: Vec<&Memory> = chosen.memories.iter().map(|r| &*r.memory).collect();
-        let recall = self.press.recall(self.owner, opening.nonce_epoch, &anchor, &memories);
+        let recall = self
+            .press
+            .recall(self.owner, opening.nonce_epoch, &anchor, &memories);
         Press::block(self.owner, opening.nonce_epoch, recall, self.state.clone())
     }
 
@@ -274,7 +301,8 @@ impl Inputs<'_> {
         let blocks: Vec<_> = turns.iter().filter_map(|(_, o)| o.block()).collect();
         if settled && reason.as_deref() == Some("no_question") {
             // Nothing was asked because the turn has what it has.
-            reason = (blocks.is_empty() && opening.snapshot.is_none()).then(|| "turn_settled".to_owned());
+            reason = (blocks.is_empty() && opening.snapshot.is_none())
+                .then(|| "turn_settled".to_owned());
         }
         if chosen.budget.over_budget && reason.is_none() {
             reason = Some("over_budget".to_owned());

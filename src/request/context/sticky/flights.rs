@@ -54,7 +54,10 @@ impl Drop for Flight {
         let mut locks = self.flights.locks.lock();
         drop(self.guard.take());
         // One reference is the map's. Nobody can take another one while the map is locked.
-        if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+        if locks
+            .get(&self.key)
+            .is_some_and(|lock| Arc::strong_count(lock) == 1)
+        {
             locks.remove(&self.key);
         }
     }

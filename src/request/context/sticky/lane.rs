@@ -49,11 +49,16 @@ impl Work<'_> {
     /// The last check on everything that is read back: it must have been frozen for this very scope.
     fn owns(&self, held: &Held) -> bool {
         let scope = self.subject.who.scope();
-        let opening = held.opening.as_ref().is_none_or(|o| o.owner.belongs_to(scope));
+        let opening = held
+            .opening
+            .as_ref()
+            .is_none_or(|o| o.owner.belongs_to(scope));
         let blocks = held.turns.iter().filter_map(super::block_of);
         let own = opening && blocks.into_iter().all(|b| b.owner().belongs_to(scope));
         if !own {
-            tracing::error!("frozen text of another scope was found under this session's key; it is not used");
+            tracing::error!(
+                "frozen text of another scope was found under this session's key; it is not used"
+            );
         }
         own
     }
@@ -181,7 +186,11 @@ impl Work<'_> {
         let directive = match record.directive {
             Some(version) => {
                 let (org, agent) = (self.owner.org, self.owner.agent);
-                let found = self.app.store.directive_version(org, agent, version).await?;
+                let found = self
+                    .app
+                    .store
+                    .directive_version(org, agent, version)
+                    .await?;
                 let Some(found) = found else {
                     return Ok(None);
                 };
@@ -189,7 +198,11 @@ impl Work<'_> {
             }
             None => None,
         };
-        let snapshot: Vec<&Memory> = record.snapshot.iter().filter_map(|id| memories.get(id)).collect();
+        let snapshot: Vec<&Memory> = record
+            .snapshot
+            .iter()
+            .filter_map(|id| memories.get(id))
+            .collect();
         let pinned = directive.as_ref().map(|d| Pinned {
             version: d.version,
             text: &d.content,
@@ -211,7 +224,11 @@ impl Work<'_> {
         memories: &HashMap<MemoryId, Memory, RandomState>,
         states: &HashMap<u32, WorkingState, RandomState>,
     ) -> Option<Outcome> {
-        let recalled: Vec<&Memory> = record.memories.iter().filter_map(|id| memories.get(id)).collect();
+        let recalled: Vec<&Memory> = record
+            .memories
+            .iter()
+            .filter_map(|id| memories.get(id))
+            .collect();
         let press = self.press();
         let recall = press.recall(&self.owner, record.nonce_epoch, &record.anchor, &recalled);
         let state: Option<StateDelta> = match record.state {
@@ -276,7 +293,13 @@ const fn place(record: &TurnRecord) -> Turn {
 
 fn all_ids(record: &LaneRecord) -> Vec<MemoryId> {
     let blocks = record.turns.iter().flat_map(|t| t.memories.iter().copied());
-    let mut ids: Vec<MemoryId> = record.opening.snapshot.iter().copied().chain(blocks).collect();
+    let mut ids: Vec<MemoryId> = record
+        .opening
+        .snapshot
+        .iter()
+        .copied()
+        .chain(blocks)
+        .collect();
     ids.sort_unstable();
     ids.dedup();
     ids

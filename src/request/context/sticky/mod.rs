@@ -29,15 +29,17 @@ use crate::app::App;
 use crate::ids::MemoryId;
 use crate::memory::PartitionKey;
 use crate::session::working_state::WorkingState;
-use crate::session::{Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived};
+use crate::session::{
+    Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived,
+};
 use crate::store::shared::{Held, Known, Sent};
 
-use super::{Checkpoint, Subject};
 use super::assemble::View;
 use super::measure::{self, Measured};
 use super::place::takes_block;
 use super::plan::{ContextPlan, Level};
 use super::retrieve::{self, Deadline, Found, Wanted};
+use super::{Checkpoint, Subject};
 use crate::request::resolution::Resolved;
 use crate::request::resolution::directive::Lookup;
 
@@ -114,8 +116,13 @@ impl Frozen {
 
     /// Counts what went out. Being sent for the first time is a use; being sent again is none.
     pub(super) fn count(&self, app: &App) {
-        let seconds = self.plan.timings_ms.get("total").map_or(0.0, |ms| ms / 1_000.0);
-        app.metrics.assembled(&self.plan, self.used.len() as u64, seconds);
+        let seconds = self
+            .plan
+            .timings_ms
+            .get("total")
+            .map_or(0.0, |ms| ms / 1_000.0);
+        app.metrics
+            .assembled(&self.plan, self.used.len() as u64, seconds);
         app.uses.note(self.used.iter().cloned());
     }
 }
@@ -132,7 +139,10 @@ pub async fn run(
     keep: bool,
 ) -> Frozen {
     let began = Instant::now();
-    let owner = Arc::new(SessionKey::new(subject.who.scope(), resolved.session.clone()));
+    let owner = Arc::new(SessionKey::new(
+        subject.who.scope(),
+        resolved.session.clone(),
+    ));
     let work = Work {
         app,
         subject,
@@ -198,7 +208,13 @@ impl Work<'_> {
         let (org, family) = (self.subject.who.org(), self.subject.profile.family);
         let wall = self.deadline.wall;
         let (mut found, measured, state) = tokio::join!(
-            retrieve::retrieve(self.app, self.subject, self.directive, wanted, self.deadline),
+            retrieve::retrieve(
+                self.app,
+                self.subject,
+                self.directive,
+                wanted,
+                self.deadline
+            ),
             measure::measure(&self.app.counter, org, family, self.subject.chat, wall),
             self.state_delta(asks, &standing),
         );
@@ -257,17 +273,29 @@ impl Work<'_> {
         let states = &self.app.sessions.states;
         let latest = states.latest(&self.owner, self.deadline.wall).await?;
         let told = held.turns.iter().rev().filter_map(block_of);
-        let from = told.filter_map(|b| b.state()).map(|s| s.to).next().unwrap_or(0);
+        let from = told
+            .filter_map(|b| b.state())
+            .map(|s| s.to)
+            .next()
+            .unwrap_or(0);
         if latest.version == from {
             return None;
         }
         let before = match from {
             0 => Arc::new(WorkingState::default()),
-            version => states.version(&self.owner, version, self.deadline.wall).await?,
+            version => {
+                states
+                    .version(&self.owner, version, self.deadline.wall)
+                    .await?
+            }
         };
-        let nonce_epoch = held.opening.as_ref().map_or(standing.lost.saturating_add(1), |o| o.nonce_epoch);
+        let nonce_epoch = held
+            .opening
+            .as_ref()
+            .map_or(standing.lost.saturating_add(1), |o| o.nonce_epoch);
         let to = (latest.version, &*latest.state);
-        self.press().state(&self.owner, nonce_epoch, (from, &before), to)
+        self.press()
+            .state(&self.owner, nonce_epoch, (from, &before), to)
     }
 
     /// The pure part. A fault in it costs what is new and what is frozen for this one request, never the request.
@@ -312,10 +340,13 @@ impl Work<'_> {
         let who = self.subject.who;
         let directive = super::directive_alone(self.app, who, self.directive).await;
         let text = directive.as_ref().map(|d| self.view.text(d));
-        let pinned = directive.as_ref().zip(text.as_ref()).map(|(d, text)| Pinned {
-            version: d.version,
-            text,
-        });
+        let pinned = directive
+            .as_ref()
+            .zip(text.as_ref())
+            .map(|(d, text)| Pinned {
+                version: d.version,
+                text,
+            });
         let opening = compose::bare(&self.press(), &self.owner, pinned);
         let mut plan = super::assemble::failed_plan(self.subject, directive.is_some());
         plan.layout = self.app.config.context.layout;

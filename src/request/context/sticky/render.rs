@@ -13,7 +13,8 @@ use crate::request::context::assemble::DIRECTIVE_TIME;
 use crate::request::context::{envelope, regions};
 use crate::session::working_state::{self, WorkingState};
 use crate::session::{
-    Anchor, Block, Enveloped, Opening, OpeningParts, RotationReason, SessionKey, SessionSecret, StateDelta,
+    Anchor, Block, Enveloped, Opening, OpeningParts, RotationReason, SessionKey, SessionSecret,
+    StateDelta,
 };
 use crate::tokens::{Counter, Family, TokenCounts};
 
@@ -95,7 +96,12 @@ impl Press<'_> {
         memories: &[&Memory],
     ) -> Option<Enveloped> {
         let nonce = self.secret.nonce(owner, nonce_epoch);
-        envelope::recall(&nonce, &self.secret.assembly(anchor), memories, self.counter)
+        envelope::recall(
+            &nonce,
+            &self.secret.assembly(anchor),
+            memories,
+            self.counter,
+        )
     }
 
     /// A change of the working state; nothing when there is none.
@@ -135,7 +141,9 @@ impl Press<'_> {
         let counted = |text: &str, family| {
             let ready = self.counter.is_ready(family);
             let exact = ready.then(|| self.counter.count_until(org, family, text, soon));
-            exact.flatten().unwrap_or_else(|| self.counter.count(org, Family::Unknown, text))
+            exact
+                .flatten()
+                .unwrap_or_else(|| self.counter.count(org, Family::Unknown, text))
         };
         let of = |family| counted(&fixed, family).saturating_add(counted(directive, family));
         TokenCounts {

@@ -126,16 +126,25 @@ impl Frozen {
 
     /// Whether this request is the first to send every one of them.
     fn are_new(&self, ids: &[MemoryId]) -> bool {
-        ids.iter().all(|id| self.used.iter().any(|(_, new)| new == id))
+        ids.iter()
+            .all(|id| self.used.iter().any(|(_, new)| new == id))
     }
 
     /// A new epoch without these memories. Every other byte stays.
-    async fn scrub(&mut self, app: &App, gone: &[MemoryId], keep: bool) -> Result<(), &'static str> {
+    async fn scrub(
+        &mut self,
+        app: &App,
+        gone: &[MemoryId],
+        keep: bool,
+    ) -> Result<(), &'static str> {
         let next = Arc::new(self.opening.without(gone));
         let holds = |opening: &Opening| opening.ids().any(|id| gone.contains(&id));
         let next = if keep && self.opening.epoch > 0 {
             let fate = BlockFate::Without(gone.to_vec());
-            let rotating = app.sessions.cache.rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
+            let rotating =
+                app.sessions
+                    .cache
+                    .rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
             let held = rotating.await.map_err(|_| "fence=error")?;
             if held == next {
                 super::announce(app, &held);
@@ -144,7 +153,11 @@ impl Frozen {
                 app.sessions.records.forgotten(&self.key, gone.to_vec());
             }
             // Another rotation came first; whatever it was for, this request carries none of them.
-            if holds(&held) { Arc::new(held.without(gone)) } else { held }
+            if holds(&held) {
+                Arc::new(held.without(gone))
+            } else {
+                held
+            }
         } else {
             // A session that is not open, or a preview: no epoch to count.
             Arc::new(Opening::new(OpeningParts {
@@ -162,9 +175,14 @@ impl Frozen {
 
     /// Leaves the directive alone: the store cannot tell what was forgotten.
     fn strip(&mut self, reason: &'static str) {
-        tracing::warn!(reason, "frozen memories could not be checked; the request goes out without them");
+        tracing::warn!(
+            reason,
+            "frozen memories could not be checked; the request goes out without them"
+        );
         self.opening = Arc::new(self.bare.clone());
-        self.turns.iter_mut().for_each(|(_, outcome)| *outcome = Outcome::Nothing);
+        self.turns
+            .iter_mut()
+            .for_each(|(_, outcome)| *outcome = Outcome::Nothing);
         self.used.clear();
         self.plan.status = compose::bare_status(&self.opening);
         self.plan.level = Level::L3;
@@ -178,7 +196,10 @@ impl Frozen {
         hash.update(self.opening.sha256());
         hash.update(chain.client_prefix().as_bytes());
         hash.update(link.as_bytes());
-        let turns = self.turns.iter().filter(|(turn, _)| turn.message < messages);
+        let turns = self
+            .turns
+            .iter()
+            .filter(|(turn, _)| turn.message < messages);
         for block in turns.filter_map(|(_, outcome)| outcome.block()) {
             hash.update(block.digest());
         }
@@ -207,7 +228,8 @@ impl Frozen {
 
     async fn note_sent(&self, app: &App, chain: &Chain) {
         let messages = chain.links().len();
-        let (Some(link), Some(sent)) = (chain.links().last(), self.sent_up_to(chain, messages)) else {
+        let (Some(link), Some(sent)) = (chain.links().last(), self.sent_up_to(chain, messages))
+        else {
             return;
         };
         let note = Sent {
@@ -254,7 +276,10 @@ impl Frozen {
 
 /// Whether a request's messages begin with those of the last one.
 fn extends(chain: &Chain, last: &Sent) -> bool {
-    let at = last.messages.checked_sub(1).and_then(|i| chain.links().get(i));
+    let at = last
+        .messages
+        .checked_sub(1)
+        .and_then(|i| chain.links().get(i));
     at == Some(&last.link)
 }
 

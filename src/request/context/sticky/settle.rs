@@ -45,8 +45,20 @@ impl Work<'_> {
             let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
             self.note(&opening, &change, &turns, &fresh);
         }
-        let trimmed = standing.held.turns.iter().any(|k| matches!(k, Known::Anchor(_)));
-        let sent: Vec<_> = opening.ids().chain(turns.iter().filter_map(|(_, o)| o.block()).flat_map(|b| b.ids().collect::<Vec<_>>())).collect();
+        let trimmed = standing
+            .held
+            .turns
+            .iter()
+            .any(|k| matches!(k, Known::Anchor(_)));
+        let sent: Vec<_> = opening
+            .ids()
+            .chain(
+                turns
+                    .iter()
+                    .filter_map(|(_, o)| o.block())
+                    .flat_map(|b| b.ids().collect::<Vec<_>>()),
+            )
+            .collect();
         let used = used
             .iter()
             .filter(|memory| sent.contains(&memory.id))
@@ -77,7 +89,9 @@ impl Work<'_> {
         let held = match change {
             Change::None | Change::Unfrozen => next,
             Change::Open => cache.open(&self.key, next).await?,
-            Change::Rotate(from, fate) => cache.rotate(&self.key, *from, next, fate.clone()).await?,
+            Change::Rotate(from, fate) => {
+                cache.rotate(&self.key, *from, next, fate.clone()).await?
+            }
         };
         let winners = if missing.is_empty() {
             Vec::new()

@@ -203,9 +203,7 @@ impl LaneState {
             .turns
             .values()
             .filter_map(|s| s.outcome.block())
-            .map(|b| {
-                b.recall().map_or(0, enveloped) + b.state().map_or(0, |s| s.json.len())
-            })
+            .map(|b| b.recall().map_or(0, enveloped) + b.state().map_or(0, |s| s.json.len()))
             .sum();
         let opening = self.opening.as_ref().map_or(0, |o| {
             o.head.len() + o.line.len() + o.snapshot.as_ref().map_or(0, enveloped)
