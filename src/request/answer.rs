@@ -8,10 +8,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use crate::app::App;
 use crate::limits::SlotHeld;
 use crate::openai::sse::ContentCoding;
+use crate::openai::sse::Usage;
 use crate::openai::{Tap, TapReport};
+use crate::session::record::TurnEnd;
 use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
 
-use super::context::Attached;
+use super::context::{Attached, Checkpoint};
 use super::handoff::{Answer, AnswerBody, end_to_end};
 use super::rate_limit::CountedTokens;
 use super::read::ValidChat;
@@ -60,6 +62,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             provider,
             slot,
             stream,
+            checkpoint: attached.checkpoint().cloned(),
         },
     );
     let status = response.status();
@@ -91,6 +94,7 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             provider,
             slot,
             stream,
+            checkpoint: None,
         },
     );
     let status = response.status();
@@ -175,6 +179,26 @@ struct Closing {
     provider: String,
     slot: Option<SlotHeld>,
     stream: bool,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Closing {
+    /// The checkpoint of the turn: numbers alone.
+    fn check(&self, end: StreamEnd, usage: Usage, ms: u64) {
+        let Some(Checkpoint { lane, turn }) = &self.checkpoint else {
+            return;
+        };
+        let ended = TurnEnd {
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens,
+            completion_tokens: usage.completion_tokens,
+            ms,
+            stream: self.stream,
+            complete: end == StreamEnd::Complete,
+            at: self.app.clock.now(),
+        };
+        self.app.sessions.records.ended(lane, *turn, ended);
+    }
 }
 
 impl Ending for Closing {
@@ -189,6 +213,8 @@ impl Ending for Closing {
         let usage = report.usage.unwrap_or_default();
         metrics.tokens(Direction::Input, usage.prompt_tokens);
         metrics.tokens(Direction::Output, usage.completion_tokens);
+        let ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.check(end, usage, ms);
         tracing::info!(
             request_id = self.request.id.as_str(),
             trace_id = &*self.request.trace,
@@ -198,7 +224,7 @@ impl Ending for Closing {
             prompt_tokens = usage.prompt_tokens,
             cached_tokens = usage.cached_tokens,
             completion_tokens = usage.completion_tokens,
-            ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ms,
             "answer relayed"
         );
     }

@@ -84,9 +84,26 @@ fn element(memory: &Memory) -> String {
         out.push_str(&day(observed));
     }
     out.push_str("\">");
-    push_escaped(&mut out, &memory.content);
+    push_body(&mut out, &memory.content);
     out.push_str("</memory>\n");
     out
+}
+
+/// Escapes what could open or close a tag. Quotes mean nothing between tags, and escaped they would cost tokens and legibility.
+fn push_body(out: &mut String, text: &str) {
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '>']) {
+        let (plain, tail) = rest.split_at(at);
+        out.push_str(plain);
+        let mut after = tail.chars();
+        out.push_str(match after.next() {
+            Some('&') => "&amp;",
+            Some('<') => "&lt;",
+            _ => "&gt;",
+        });
+        rest = after.as_str();
+    }
+    out.push_str(rest);
 }
 
 /// The last six digits of the identifier: enough to tell a session's memories apart, at a fifth of the tokens.

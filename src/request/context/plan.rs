@@ -242,8 +242,10 @@ pub struct SessionAccount {
     /// Hash over everything that is sent: it extends the former request's wherever the client's messages do.
     pub sent_chain: String,
     /// Memories in the request as sent, those sent again included.
+    #[serde(rename = "memories_sent")]
     pub memories: usize,
     /// Memories that this request is the first to send.
+    #[serde(rename = "memories_new")]
     pub new: usize,
     /// What happened.
     pub events: Vec<SessionEvent>,

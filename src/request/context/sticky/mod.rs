@@ -105,9 +105,12 @@ impl Frozen {
         ids
     }
 
-    /// The turn that the request belongs to.
+    /// The turn that the request belongs to, if the session leaves a record.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         let (turn, _) = self.turns.last()?;
+        if self.opening.epoch == 0 || !leaves_record(&self.key.session, self.turns.len()) {
+            return None;
+        }
         Some(Checkpoint {
             lane: LaneKey::clone(&self.key),
             turn: turn.chain,
@@ -363,6 +366,12 @@ impl Work<'_> {
             bare: opening,
         }
     }
+}
+
+/// Whether a session has rows in the store. A conversation that may be a single question leaves none; with its second turn it has shown
+/// that it goes on. One that the client named has them from the start.
+fn leaves_record(session: &SessionKey, turns: usize) -> bool {
+    !is_derived(&session.id) || turns >= 2
 }
 
 /// The block of a turn that is known.

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 use super::compose::{Change, Composed};
 use super::lane::Standing;
 
-use super::{Frozen, Unknown, Work};
+use super::{Frozen, Unknown, Work, leaves_record};
 
 use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
 use crate::store::shared::{BlockFate, CacheError, Held, Known};
@@ -116,15 +116,15 @@ impl Work<'_> {
             Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
             Change::None | Change::Unfrozen => {}
         }
-        let (derived, count) = (is_derived(&self.owner.id), turns.len());
-        // A conversation that may be a single question leaves no row. With its second turn it has shown that it goes on. A session that
-        // was opened degraded has none before it is opened in full.
-        if held.epoch == 0 || (derived && count < 2) {
+        let count = turns.len();
+        // A session that was opened degraded has no row before it is opened in full.
+        if held.epoch == 0 || !leaves_record(&self.owner, count) {
             return;
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        let whole = *change == Change::Open || (derived && count == 2);
+        // What the first turn of an unnamed session had is recorded with the second.
+        let whole = *change == Change::Open || (is_derived(&self.owner.id) && count == 2);
         if whole {
             let lost = held.reason == Some(RotationReason::StateLost);
             records.opened(&self.key, held, lost, at);
