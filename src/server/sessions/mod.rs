@@ -145,7 +145,9 @@ async fn read_state(
 ) -> Result<Response, ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::SESSION_READ, trail).await?;
-    let held = held(app, &key(&asked, id)?).await?.ok_or_else(absent)?;
+    let key = named_key(&asked, id)?;
+    let newest = newest(app, &key).await?.ok_or_else(absent)?;
+    let held = newest.in_force().map_err(|e| store_failed(&e))?;
     Ok(asked.answer(app, StatusCode::OK, &held.view(None)))
 }
 
@@ -168,28 +170,43 @@ impl Held {
     }
 }
 
-/// What is in force in a session: its newest state, carried over the turns that were settled since; the empty state where none was
-/// written, and nothing where there is no session.
-async fn held(app: &App, key: &SessionKey) -> Result<Option<Held>, ApiError> {
+/// What the store holds of a session's working state.
+struct Newest {
+    stored: Option<StoredState>,
+    turns: u32,
+}
+
+impl Newest {
+    /// The newest state, carried over the turns that were settled since; the empty one where none was written.
+    fn in_force(self) -> Result<Held, StoreError> {
+        let Some(StoredState {
+            version,
+            json,
+            turn,
+            at,
+        }) = self.stored
+        else {
+            return Ok(Held::default());
+        };
+        let state: WorkingState =
+            serde_json::from_str(&json).map_err(|_| StoreError::Damaged("working state"))?;
+        let is_older = turn < self.turns;
+        Ok(Held {
+            version,
+            at: Some(at),
+            state: if is_older { state.carried() } else { state },
+        })
+    }
+}
+
+/// Nothing where there is no session.
+async fn newest(app: &App, key: &SessionKey) -> Result<Option<Newest>, ApiError> {
     let newest = app.store.working_state(key, None).await;
     let newest = newest.map_err(|e| store_failed(&e))?;
     let session = stored(app, key, 0).await?;
-    let Some(StoredState {
-        version,
-        json,
-        turn,
-        at,
-    }) = newest
-    else {
-        return Ok(session.map(|_| Held::default()));
-    };
-    let state: WorkingState = serde_json::from_str(&json)
-        .map_err(|_| store_failed(&StoreError::Damaged("working state")))?;
-    let is_older = session.is_some_and(|session| turn < session.turns);
-    Ok(Some(Held {
-        version,
-        at: Some(at),
-        state: if is_older { state.carried() } else { state },
+    Ok(session.map(|session| Newest {
+        stored: newest,
+        turns: session.turns,
     }))
 }
 
@@ -214,7 +231,10 @@ async fn write_state(
     let asked = ask(app, &head, body, Permissions::SESSION_CREATE, trail).await?;
     let key = named_key(&asked, id)?;
     let (state, evicted) = bounded(app, &key, parse(&asked.body)?).await?;
-    let held = held(app, &key).await?;
+    // A damaged state must not stand in the way of the one that replaces it.
+    let held = newest(app, &key)
+        .await?
+        .and_then(|newest| newest.in_force().ok());
     // A repeated write is no change. What is compared is the state in force, so that a task which no longer counts is written anew.
     let held = match held.filter(|held| held.version > 0 && held.state == state) {
         Some(held) => held,

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
@@ -46,6 +46,9 @@ async fn no_line_holds_content_or_credentials() {
         .finish();
     // The runtime of this test is this thread, so every task of the service logs here.
     let _guard = tracing::subscriber::set_default(subscriber);
+    // While there is one subscriber alone, whichever thread meets a callsite first decides for all: a test beside this one, which has
+    // none, would silence it here.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let upstream = Upstream::echo_ok().await;
     let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
     let client = app
@@ -101,6 +104,22 @@ async fn no_line_holds_content_or_credentials() {
         .get("/v1/memories")
         .await;
     client.get(&format!("/v1/memories?{CANARY}={CANARY}")).await;
+    let typed = client.clone().header("content-type", "application/json");
+    for (state, status) in [
+        (json!({"facts": [{"text": text}]}), StatusCode::OK),
+        (
+            json!({"facts": [{"text": text, CANARY: text}]}),
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            json!({"constraints": [{"id": text, "text": ""}]}),
+            StatusCode::BAD_REQUEST,
+        ),
+    ] {
+        let (path, body) = ("/v1/sessions/trip/working-state", state.to_string());
+        let answer = typed.send(Method::PUT, path, body.into()).await;
+        assert_eq!(answer.status, status);
+    }
     let id = created.json()["id"].as_str().unwrap().to_owned();
     client.delete(&format!("/v1/memories/{id}")).await;
     app.store.close().await.unwrap();
@@ -121,7 +140,7 @@ async fn no_line_holds_content_or_credentials() {
         .lines()
         .filter(|line| line.contains("\"message\":\"request\""))
         .count();
-    assert!(requests >= 14, "every request has its line: {logged}");
+    assert!(requests >= 17, "every request has its line: {logged}");
     assert!(logged.contains("\"WARN\""), "faults are told: {logged}");
     let secret = app.token.rsplit('_').next().unwrap();
     for canary in [CANARY, secret, "sk-upstream-invented"] {

@@ -213,6 +213,29 @@ async fn what_is_over_is_gone_when_a_turn_was_settled_since() {
 }
 
 #[tokio::test]
+async fn a_damaged_state_is_told_and_can_be_replaced() {
+    let app = service().await;
+    let client = app.client();
+    let key = lane(&app, "trip-1", "gpt-4o").session;
+    let damaged = app
+        .store
+        .put_working_state(&key, "{".to_owned(), SystemClock.now())
+        .await
+        .unwrap();
+    let refused = client.get(STATE).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "SERVICE_DEGRADED".to_owned()
+        )
+    );
+    let replaced = put(&client, &json!({})).await;
+    assert_eq!(replaced["version"], damaged.version + 1);
+    assert_eq!(client.get(STATE).await.json()["version"], 2);
+}
+
+#[tokio::test]
 async fn facts_make_room_and_constraints_fail_visibly() {
     let app = service().await;
     let client = app.client();
@@ -223,7 +246,7 @@ async fn facts_make_room_and_constraints_fail_visibly() {
         json!([{"list": "facts", "id": "i0"}, {"list": "facts", "id": "i1"}])
     );
     assert_eq!(written["state"]["facts"], json!(numbered(42)[2..]));
-    let long = format!("Long {}", "word ".repeat(95));
+    let long = format!("Long{}", " word".repeat(95));
     let longs = |number: usize| -> Vec<Value> {
         let item = |i: usize| json!({"id": format!("l{i}"), "text": long});
         (0..number).map(item).collect()
@@ -264,7 +287,12 @@ async fn facts_make_room_and_constraints_fail_visibly() {
     )
     .await;
     assert_eq!(roomy["state"]["constraints"], json!(longs(9)));
-    assert_eq!(roomy["evicted"].as_array().unwrap().len(), 3);
+    // Each of these lines has 100 tokens: the newest fact just fits.
+    assert_eq!(roomy["state"]["facts"], json!(longs(3)[2..]));
+    assert_eq!(
+        roomy["evicted"],
+        json!([{"list": "facts", "id": "l0"}, {"list": "facts", "id": "l1"}])
+    );
 }
 
 #[tokio::test]
@@ -419,10 +447,10 @@ async fn what_the_client_did_not_name_cannot_be_ended_or_written() {
             let written = put_raw(&client, &state, "{}").await;
             assert!(is_absent(&client, &written).await, "{name}");
         }
+        let read = client.get(&state).await;
+        assert!(is_absent(&client, &read).await, "{state}");
         if name != "auto-1" {
-            for path in [path, state] {
-                assert!(is_absent(&client, &client.get(&path).await).await, "{path}");
-            }
+            assert!(is_absent(&client, &client.get(&path).await).await, "{path}");
         }
     }
 }
