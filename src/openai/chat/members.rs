@@ -66,12 +66,7 @@ pub(super) fn members<'a>(
         if keys.len() == MAX_KEYS {
             return Err(ParseError::TooManyKeys { path: path.text() });
         }
-        let source = scanner.source();
-        let name = if key.escaped {
-            Cow::Owned(key.decode(source).into_owned().into_bytes())
-        } else {
-            Cow::Borrowed(key.raw(source))
-        };
+        let name = key.decode_bytes(scanner.source());
         visit(scanner, &name, key)?;
         keys.push(name);
         Ok(())

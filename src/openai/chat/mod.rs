@@ -3,6 +3,7 @@
 mod message;
 mod members;
 pub(super) mod parse;
+mod canonical;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 
 use super::json::{JsonFault, RawStr};
 
+pub use canonical::Sink;
 pub use members::MAX_KEYS;
 pub use message::{CallIds, Content, Message, MessageFault, Parts, Role};
 

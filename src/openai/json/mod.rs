@@ -43,6 +43,8 @@ pub struct RawStr {
     pub range: Range<usize>,
     /// Whether the text contains escapes.
     pub escaped: bool,
+    /// Whether one of them could be spelled otherwise (`\\u…`, `\\/`).
+    pub odd: bool,
 }
 
 impl RawStr {
@@ -72,6 +74,28 @@ impl RawStr {
             Cow::Owned(text::unescape(&text))
         } else {
             text
+        }
+    }
+
+    /// The decoded text's bytes; borrowed where nothing is escaped.
+    #[must_use]
+    pub fn decode_bytes<'a>(&self, source: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.escaped {
+            Cow::Owned(self.decode(source).into_owned().into_bytes())
+        } else {
+            Cow::Borrowed(self.raw(source))
+        }
+    }
+
+    /// Hands over, in pieces, the one spelling that all spellings of the same text have in common. As a rule that is how it stands there.
+    pub fn respelled(&self, source: &[u8], mut take: impl FnMut(&[u8])) {
+        let raw = self.raw(source);
+        if self.odd {
+            text::respell(&String::from_utf8_lossy(raw), |piece| {
+                take(piece.as_bytes());
+            });
+        } else {
+            take(raw);
         }
     }
 
@@ -156,6 +180,11 @@ impl<'a> Scanner<'a> {
         Ok(start..self.at)
     }
 
+    /// Passes over a value that was read before and ends at `end`.
+    pub fn pass(&mut self, end: usize) {
+        self.at = end;
+    }
+
     /// Passes over a string.
     ///
     /// # Errors
@@ -163,7 +192,7 @@ impl<'a> Scanner<'a> {
     pub fn string(&mut self) -> Result<RawStr, JsonFault> {
         self.expect(b'"')?;
         let start = self.at - 1;
-        let mut escaped = false;
+        let (mut escaped, mut odd) = (false, false);
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             let Some((plain, rest)) =
@@ -183,10 +212,11 @@ impl<'a> Scanner<'a> {
                 return Ok(RawStr {
                     range: start..self.at,
                     escaped,
+                    odd,
                 });
             }
             escaped = true;
-            self.escape()?;
+            odd |= self.escape()?;
         }
     }
 
@@ -300,9 +330,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), JsonFault> {
+    /// Behind a backslash; whether the escape is an odd one.
+    fn escape(&mut self) -> Result<bool, JsonFault> {
         match self.here() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                return Ok(false);
+            }
+            Some(b'/') => self.at += 1,
             Some(b'u') => {
                 let hex = self
                     .bytes
@@ -315,7 +350,7 @@ impl<'a> Scanner<'a> {
             }
             _ => return Err(self.fault()),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn literal(&mut self, word: &[u8]) -> Result<(), JsonFault> {

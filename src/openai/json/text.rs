@@ -1,4 +1,4 @@
-//! Decoding and encoding of JSON strings.
+//! Decoding and respelling of JSON strings.
 
 use std::char::REPLACEMENT_CHARACTER;
 
@@ -28,6 +28,47 @@ pub(super) fn unescape(raw: &str) -> String {
     }
     text.push_str(rest);
     text
+}
+
+/// Hands over, in pieces, the one spelling that all spellings of a text have in common: an escape only where JSON needs one, the short
+/// one where there is one, and small hexadecimal digits.
+pub(super) fn respell(raw: &str, mut take: impl FnMut(&str)) {
+    let mut rest = raw;
+    while let Some((kept, letter, after)) = odd_escape(rest) {
+        take(kept);
+        rest = after;
+        if letter == '/' {
+            take("/");
+            continue;
+        }
+        let (character, after) = unicode(rest);
+        rest = after;
+        match character {
+            '"' => take("\\\""),
+            '\\' => take("\\\\"),
+            '\u{8}' => take("\\b"),
+            '\u{c}' => take("\\f"),
+            '\n' => take("\\n"),
+            '\r' => take("\\r"),
+            '\t' => take("\\t"),
+            '\0'..='\u{1f}' => take(&format!("\\u{:04x}", u32::from(character))),
+            itself => take(itself.encode_utf8(&mut [0; 4])),
+        }
+    }
+    take(rest);
+}
+
+/// The first escape that a text can do without or spell otherwise: what stands before it, its letter, and what follows.
+fn odd_escape(text: &str) -> Option<(&str, char, &str)> {
+    let mut from = 0;
+    loop {
+        let at = from + text.get(from..)?.find('\\')?;
+        let letter = text.get(at + 1..)?.chars().next()?;
+        if matches!(letter, 'u' | '/') {
+            return Some((text.get(..at)?, letter, text.get(at + 2..)?));
+        }
+        from = at + 2;
+    }
 }
 
 /// The character whose code unit `text` starts with, or whose pair of them, and what follows.
