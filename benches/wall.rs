@@ -452,6 +452,18 @@ impl MemoryStore for Notes {
         Err(READ_ONLY)
     }
 
+    async fn memories_by_id(
+        &self,
+        _: &[PartitionKey],
+        _: &[MemoryId],
+    ) -> Result<Vec<Memory>, StoreError> {
+        Err(READ_ONLY)
+    }
+
+    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+        Err(READ_ONLY)
+    }
+
     async fn count_memories(&self, _: &PartitionKey) -> Result<u64, StoreError> {
         Err(READ_ONLY)
     }

@@ -72,6 +72,14 @@ pub enum DirectiveCommand {
         #[command(flatten)]
         choice: AgentChoice,
     },
+    /// Take a version out of use for good; what was in use before it is in use again
+    Revoke {
+        /// Which version
+        version: u32,
+        /// The agent.
+        #[command(flatten)]
+        choice: AgentChoice,
+    },
     /// Put the version back in use that was before the present one
     Rollback {
         /// The agent.
@@ -93,6 +101,7 @@ struct DirectiveRecord {
     bytes: usize,
     sha256: String,
     created_at: Timestamp,
+    revoked_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<std::sync::Arc<str>>,
 }
@@ -111,6 +120,7 @@ impl From<DirectiveVersion> for DirectiveRecord {
                 .map(|byte| format!("{byte:02x}"))
                 .collect(),
             created_at: directive.created_at,
+            revoked_at: directive.revoked_at,
             content: None,
         }
     }
@@ -121,7 +131,11 @@ impl Record for DirectiveRecord {
         &["VERSION", "IN USE", "MODE", "BYTES", "SHA-256", "CREATED"];
 
     fn cells(&self) -> Vec<String> {
-        let in_use = if self.active { "yes" } else { "" };
+        let in_use = match (self.active, self.revoked_at) {
+            (_, Some(_)) => "revoked",
+            (true, None) => "yes",
+            (false, None) => "",
+        };
         let hash = self.sha256.chars().take(12).collect();
         vec![
             self.version.to_string(),
@@ -179,6 +193,7 @@ pub async fn run(
                 out,
             )?;
         }
+        DirectiveCommand::Revoke { version, choice } => revoke(version, &choice, desk, out).await?,
         DirectiveCommand::Rollback { choice } => {
             let agent = desk.chosen(&choice).await?;
             in_use(
@@ -230,6 +245,25 @@ async fn add(
     Ok(out.one(&DirectiveRecord::from(added), sentence)?)
 }
 
+async fn revoke(
+    version: u32,
+    choice: &AgentChoice,
+    desk: &Desk<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
+    let agent = desk.chosen(choice).await?;
+    let revoked = desk
+        .store
+        .revoke_directive(agent.org, agent.id, version, desk.clock.now())
+        .await?;
+    let rest = match desk.store.active_directive(agent.org, agent.id).await? {
+        Some(active) => format!("version {} is in use", active.version),
+        None => "no version is in use".to_owned(),
+    };
+    let sentence = format!("version {version} is revoked; {rest}");
+    Ok(out.one(&DirectiveRecord::from(revoked), sentence)?)
+}
+
 fn read(file: &Path) -> Result<String, CliError> {
     let text = if file.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
@@ -251,13 +285,9 @@ async fn find(
             active.ok_or_else(|| CliError::Failed("the agent has no directive in use".to_owned()))
         }
         Some(version) => {
-            let mut versions = desk
-                .store
-                .directive_versions(agent.org, agent.id)
+            let found = desk.store.directive_version(agent.org, agent.id, version);
+            found
                 .await?
-                .into_iter();
-            versions
-                .find(|directive| directive.version == version)
                 .ok_or_else(|| CliError::Failed(format!("there is no version {version}")))
         }
     }

@@ -1,4 +1,4 @@
-//! `/v1/directives`: versions, the active one, promote and rollback.
+//! `/v1/directives`: versions, the active one, promote, rollback and revoke.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ struct DirectiveView<'a> {
     content: &'a str,
     content_hash: String,
     created_at: Timestamp,
+    revoked_at: Option<Timestamp>,
 }
 
 impl<'a> DirectiveView<'a> {
@@ -41,6 +42,7 @@ impl<'a> DirectiveView<'a> {
             content: &version.content,
             content_hash: hex(&version.content_hash),
             created_at: version.created_at,
+            revoked_at: version.revoked_at,
         }
     }
 }
@@ -235,4 +237,33 @@ async fn rollback_version(
         .map_err(|e| store_failed(&e))?;
     app.cached_directives.invalidate(org, agent);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
+}
+
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Segment(version): Segment,
+    request: Request,
+) -> Response {
+    let mut trail = Trail::default();
+    let result = revoke_version(&app, &version, request, &mut trail).await;
+    conclude(&app, &trail, result)
+}
+
+async fn revoke_version(
+    app: &App,
+    version: &str,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Response, ApiError> {
+    let (head, body) = apart(request);
+    let asked = ask(app, &head, body, Permissions::DIRECTIVE_REVOKE, trail).await?;
+    let version: u32 = version.parse().map_err(|_| absent())?;
+    let (org, agent) = (asked.principal().org(), asked.principal().agent());
+    let revoked = app
+        .store
+        .revoke_directive(org, agent, version, app.clock.now())
+        .await
+        .map_err(|e| store_failed(&e))?;
+    app.cached_directives.invalidate(org, agent);
+    Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&revoked)))
 }

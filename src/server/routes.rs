@@ -66,6 +66,7 @@ pub const ROUTES: &[RouteInfo] = &[
     protected(&["get"], "/v1/directives/active"),
     protected(&["post"], "/v1/directives/rollback"),
     protected(&["post"], "/v1/directives/{version}/promote"),
+    protected(&["post"], "/v1/directives/{version}/revoke"),
     open(
         "/health",
         "a liveness probe has no credentials and touches nothing",
@@ -100,6 +101,7 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
         "/v1/directives/active" => get(directives::active),
         "/v1/directives/rollback" => post(directives::rollback),
         "/v1/directives/{version}/promote" => post(directives::promote),
+        "/v1/directives/{version}/revoke" => post(directives::revoke),
         "/health" => get(probes::health),
         "/ready" => get(probes::ready),
         "/metrics" => get(probes::metrics),

@@ -32,6 +32,9 @@ pub enum StoreError {
     /// The row to change does not exist (or belongs to somebody else, which reads the same).
     #[error("no such {0}")]
     Missing(&'static str),
+    /// The row was taken out of use for good.
+    #[error("the {0} is revoked")]
+    Revoked(&'static str),
     /// A stored row could not be read back.
     #[error("a stored {0} is damaged")]
     Damaged(&'static str),
@@ -176,6 +179,9 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<Vec<Memory>, StoreError>;
     /// The revision of the last change that took a memory of one of `partitions` out of circulation; 0 when there was none. It sees
     /// what any process has committed before the call, is cheap enough for every request, and never waits for the writer.
+    ///
+    /// # Errors
+    /// When the store cannot tell: nothing that was frozen may be sent then.
     fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError>;
     /// How many active memories a partition holds.
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;

@@ -24,7 +24,8 @@ pub struct StoredState {
 /// Sessions. Nothing here is in the change feed: a session is one conversation's own.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Applies records in order, in one transaction. Applying a record twice changes nothing.
+    /// Applies records in order, in one transaction: all of them or, after an error, none. Opening or settling twice is like once; every
+    /// end counts. Records of a lane that is not there are passed over: its session was deleted meanwhile.
     async fn record_sessions(&self, records: Vec<SessionRecord>) -> Result<(), StoreError>;
     /// What a lane needs to be rendered again; nothing when it was never opened.
     async fn session_lane(&self, key: &LaneKey) -> Result<Option<LaneRecord>, StoreError>;
@@ -34,7 +35,8 @@ pub trait SessionStore: Send + Sync {
         key: &SessionKey,
         turns: usize,
     ) -> Result<Option<SessionView>, StoreError>;
-    /// Marks a session as ended by its client. Answers whether this call did it; nothing when there is no such session.
+    /// Marks a session as ended by its client. Answers whether this call did it; nothing when there is no such session. A use that began
+    /// later makes it active again.
     async fn terminate_session(
         &self,
         key: &SessionKey,

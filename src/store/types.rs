@@ -139,6 +139,8 @@ pub struct DirectiveVersion {
     pub active: bool,
     /// Creation time.
     pub created_at: Timestamp,
+    /// When it was taken out of use for good.
+    pub revoked_at: Option<Timestamp>,
 }
 
 /// A directive version to append.

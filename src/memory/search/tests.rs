@@ -627,6 +627,16 @@ impl MemoryStore for Shelf {
     ) -> Result<(), StoreError> {
         unused()
     }
+    async fn memories_by_id(
+        &self,
+        _: &[PartitionKey],
+        _: &[MemoryId],
+    ) -> Result<Vec<Memory>, StoreError> {
+        unused()
+    }
+    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+        unused()
+    }
     async fn count_memories(&self, _: &PartitionKey) -> Result<u64, StoreError> {
         unused()
     }

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::SqliteStore;
 use super::connect::Database;
 use super::error::{OpenError, closed};
-use super::rows::{Columns, user_column};
+use super::rows::{Columns, limit, snapshot, user_column};
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::PartitionKey;
 use crate::store::{Change, ChangeFeed, ChangeKind, StoreError};
@@ -96,7 +96,7 @@ impl Watch {
 }
 
 /// Reads shared memory and, after a write elsewhere, one page: fast enough for an I/O thread.
-fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
     conn.prepare_cached("PRAGMA data_version")?
         .query_row([], |row| row.get(0))
 }
@@ -134,13 +134,9 @@ fn newest(conn: &Connection) -> Result<i64, StoreError> {
     Ok(newest.unwrap_or(0))
 }
 
-fn changes_after(
-    conn: &Connection,
-    revision: i64,
-    limit: usize,
-) -> Result<Vec<Change>, StoreError> {
+fn changes_after(conn: &Connection, revision: i64, most: usize) -> Result<Vec<Change>, StoreError> {
     // One snapshot, so that nothing is trimmed between the look at both ends and the reading.
-    let snapshot = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)?;
+    let snapshot = snapshot(conn)?;
     let newest = newest(&snapshot)?;
     let oldest: Option<i64> = snapshot
         .prepare_cached("SELECT min(revision) FROM changes")?
@@ -155,7 +151,7 @@ fn changes_after(
     }
     let sql = "SELECT revision, kind, org, agent, user, ref FROM changes WHERE revision > ?1 ORDER BY revision LIMIT ?2";
     let mut select = snapshot.prepare_cached(sql)?;
-    let mut rows = select.query(params![revision, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut rows = select.query(params![revision, limit(most)])?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
         changes.push(change(Columns::of(row, "change"))?);

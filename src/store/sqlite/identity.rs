@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 use super::error::constraint;
-use super::rows::{Columns, micros};
+use super::rows::{Columns, all, micros, one};
 use super::{SqliteStore, feed};
 use crate::auth::Permissions;
 use crate::ids::{AgentId, OrgId, TokenId, UserId};
@@ -179,31 +179,6 @@ fn update(
         return Err(StoreError::Missing(what));
     }
     feed::append(conn, change).map(|_| ())
-}
-
-type Read<T> = fn(&Row<'_>) -> Result<T, StoreError>;
-
-fn one<T>(
-    conn: &Connection,
-    sql: &str,
-    values: impl Params,
-    read: Read<T>,
-) -> Result<Option<T>, StoreError> {
-    conn.prepare_cached(sql)?
-        .query_row(values, |row| Ok(read(row)))
-        .optional()?
-        .transpose()
-}
-
-fn all<T>(
-    conn: &Connection,
-    sql: &str,
-    values: impl Params,
-    read: Read<T>,
-) -> Result<Vec<T>, StoreError> {
-    let mut select = conn.prepare_cached(sql)?;
-    let rows = select.query_map(values, |row| Ok(read(row)))?;
-    rows.map(|row| row?).collect()
 }
 
 fn org(row: &Row<'_>) -> Result<Org, StoreError> {

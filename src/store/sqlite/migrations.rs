@@ -5,7 +5,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::error::OpenError;
 
 /// Step `n` is at index `n - 1`. A released step is never edited; a change is a new one.
-const STEPS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
+const STEPS: &[&str] = &[
+    include_str!("migrations/0001_initial.sql"),
+    include_str!("migrations/0002_sessions.sql"),
+];
 
 /// Brings the schema up to date. A file that is up to date is not written to, so opening it wakes nobody.
 pub(super) fn migrate(conn: &Connection) -> Result<(), OpenError> {

@@ -4,7 +4,8 @@
 //! connect      folder, file, settings of every connection; migrations: the schema in numbered steps
 //! writer       queue -> group -> one transaction -> answers; use counts and log upkeep in between
 //! readers      the pool
-//! identity     directives     memories     feed       one trait each
+//! identity     directives     memories     sessions     feed       one trait each
+//! fences       what was forgotten last, asked on every request
 //! rows         columns to values                      error        engine errors to store errors
 //! ```
 //!
@@ -18,6 +19,8 @@ mod rows;
 mod identity;
 mod directives;
 mod memories;
+mod fences;
+mod sessions;
 mod feed;
 mod error;
 
@@ -38,6 +41,7 @@ pub struct SqliteStore {
     writer: Arc<writer::Writer>,
     readers: readers::Readers,
     watch: feed::Watch,
+    fences: fences::Fences,
 }
 
 impl SqliteStore {
@@ -52,6 +56,7 @@ impl SqliteStore {
         Ok(Self {
             readers: readers::Readers::open(&database, settings.read_connections)?,
             watch: feed::Watch::open(&database)?,
+            fences: fences::Fences::open(&database)?,
             writer: Arc::new(writer::Writer::start(&database)?),
         })
     }
@@ -65,6 +70,7 @@ impl SqliteStore {
         let drained = tokio::task::spawn_blocking(move || writer.close()).await;
         self.readers.close();
         self.watch.close();
+        self.fences.close();
         drained.map_err(|_| StoreError::Unavailable("closing was broken off".to_owned()))?
     }
 

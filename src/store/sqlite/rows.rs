@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rusqlite::Row;
 use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
 use crate::ids::UserId;
 use crate::store::StoreError;
@@ -17,6 +17,43 @@ pub(super) fn micros(time: Timestamp) -> i64 {
 /// The `user` column of a partition: the user, or nothing for agent-wide.
 pub(super) fn user_column(user: Option<&UserId>) -> &str {
     user.map_or("", UserId::as_str)
+}
+
+/// A `LIMIT`.
+pub(super) fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+type Read<T> = fn(&Row<'_>) -> Result<T, StoreError>;
+
+/// The one row that `sql` selects, if there is one.
+pub(super) fn one<T>(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: Read<T>,
+) -> Result<Option<T>, StoreError> {
+    conn.prepare_cached(sql)?
+        .query_row(values, |row| Ok(read(row)))
+        .optional()?
+        .transpose()
+}
+
+/// Every row that `sql` selects.
+pub(super) fn all<T>(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: Read<T>,
+) -> Result<Vec<T>, StoreError> {
+    let mut select = conn.prepare_cached(sql)?;
+    let rows = select.query_map(values, |row| Ok(read(row)))?;
+    rows.map(|row| row?).collect()
+}
+
+/// One read transaction, for statements that must see the same state.
+pub(super) fn snapshot(conn: &Connection) -> rusqlite::Result<Transaction<'_>> {
+    Transaction::new_unchecked(conn, TransactionBehavior::Deferred)
 }
 
 /// Reads a row's columns one after the other, in the order of the `SELECT`.

@@ -150,7 +150,7 @@ fn tokens_are_listed_without_secrets_and_revoked_by_their_text() {
 }
 
 #[test]
-fn directives_are_added_promoted_and_rolled_back() {
+fn directives_are_added_promoted_rolled_back_and_revoked() {
     let ibex = Ibex::new();
     ibex.ok(&["init"]);
     let add = |text: &str| ibex.run_with(&["directive", "add", "-"], &[], text);
@@ -169,6 +169,15 @@ fn directives_are_added_promoted_and_rolled_back() {
         (&versions[0]["version"], &versions[1]["active"]),
         (&2.into(), &true.into())
     );
+    assert!(
+        ibex.ok(&["directive", "revoke", "1"])
+            .contains("version 1 is revoked; no version is in use")
+    );
+    assert!(
+        ibex.fails(&["directive", "promote", "1"], 1)
+            .contains("revoked")
+    );
+    assert!(ibex.json(&["directive", "list"])[1]["revoked_at"].is_string());
     assert_eq!(add(&"x".repeat(32_769)).status.code(), Some(1));
     assert_eq!(add(" \n").status.code(), Some(1));
 }

@@ -193,6 +193,7 @@ pub(crate) fn directive(content: &str) -> Active {
         content_hash: sha2::Sha256::digest(content).into(),
         active: true,
         created_at: SystemClock.now(),
+        revoked_at: None,
     }))
 }
 

@@ -82,6 +82,18 @@ impl MemoryStore for Recording {
         unreachable!("uses go to the service's own store")
     }
 
+    async fn memories_by_id(
+        &self,
+        _: &[PartitionKey],
+        _: &[MemoryId],
+    ) -> Result<Vec<Memory>, StoreError> {
+        unreachable!("frozen memories are read from the service's own store")
+    }
+
+    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+        unreachable!("the service's own store is asked")
+    }
+
     async fn count_memories(&self, _: &PartitionKey) -> Result<u64, StoreError> {
         unreachable!("a chat counts nothing")
     }

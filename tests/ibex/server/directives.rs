@@ -1,4 +1,4 @@
-//! Directives over the API: versions, the active one, promote, rollback, sizes and permissions.
+//! Directives over the API: versions, the active one, promote, rollback, revoke, sizes and permissions.
 
 use http::StatusCode;
 use ibex::auth::Permissions;
@@ -140,6 +140,45 @@ async fn there_is_nothing_to_roll_back_to_without_a_former_version() {
 }
 
 #[tokio::test]
+async fn a_revoked_version_leaves_use_at_once_and_is_refused_afterwards() {
+    let app = service().await;
+    let client = app.client();
+    for content in ["One.", "Two."] {
+        let added = add(&client, &json!({"content": content, "promote": true})).await;
+        assert_eq!(added["revoked_at"], Value::Null);
+    }
+    assert_eq!(first_message(&client).await, "Two.");
+    let revoked = client.post("/v1/directives/2/revoke", &json!({})).await;
+    assert_eq!(revoked.status, StatusCode::OK, "{:?}", revoked.body);
+    let revoked = revoked.json();
+    assert_eq!(
+        (&revoked["version"], &revoked["active"]),
+        (&json!(2), &json!(false))
+    );
+    assert!(revoked["revoked_at"].is_string(), "{revoked}");
+    assert_eq!(first_message(&client).await, "One.");
+    assert_eq!(versions(&client).await, [(2, false), (1, true)]);
+    let refused = client.post("/v1/directives/2/promote", &json!({})).await;
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (StatusCode::CONFLICT, "CONFLICT")
+    );
+    assert_eq!(
+        refused.json()["error"]["message"],
+        "the directive version is revoked"
+    );
+    let again = client.post("/v1/directives/2/revoke", &json!({})).await;
+    assert_eq!((again.status, again.json()), (StatusCode::OK, revoked));
+    for path in ["3", "0", "x", "-1"].map(|n| format!("/v1/directives/{n}/revoke")) {
+        let refused = client.post(&path, &json!({})).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let last = client.post("/v1/directives/1/revoke", &json!({})).await;
+    assert_eq!(last.status, StatusCode::OK);
+    assert_eq!(first_message(&client).await, "hello", "none is left");
+}
+
+#[tokio::test]
 async fn sizes_are_checked_before_anything_is_stored() {
     let edit = |config: &mut Config| {
         patient(config);
@@ -207,10 +246,11 @@ async fn each_operation_asks_for_its_permission() {
             Some(app.agent),
         )
     };
-    let (read, write, promote) = (
+    let (read, write, promote, revoke) = (
         with(Permissions::DIRECTIVE_READ).await,
         with(Permissions::DIRECTIVE_WRITE).await,
         with(Permissions::DIRECTIVE_PROMOTE).await,
+        with(Permissions::DIRECTIVE_REVOKE).await,
     );
     let (plain, promoted) = (
         json!({"content": "b"}),
@@ -218,9 +258,10 @@ async fn each_operation_asks_for_its_permission() {
     );
     let refused = |status: StatusCode| status == StatusCode::FORBIDDEN;
     for (client, may) in [
-        (&read, [true, false, false, false]),
-        (&write, [false, true, false, false]),
-        (&promote, [false, false, false, true]),
+        (&read, [true, false, false, false, false]),
+        (&write, [false, true, false, false, false]),
+        (&promote, [false, false, false, true, false]),
+        (&revoke, [false, false, false, false, true]),
     ] {
         let got = [
             client.get("/v1/directives").await.status,
@@ -228,6 +269,11 @@ async fn each_operation_asks_for_its_permission() {
             client.post("/v1/directives", &promoted).await.status,
             client
                 .post("/v1/directives/1/promote", &json!({}))
+                .await
+                .status,
+            // A version that is not there, so that the others keep theirs.
+            client
+                .post("/v1/directives/99/revoke", &json!({}))
                 .await
                 .status,
         ];
@@ -259,13 +305,10 @@ async fn one_agents_directives_are_nobody_elses() {
         (versions(&stranger).await, first_message(&stranger).await),
         (vec![], json!("hello"))
     );
-    assert_eq!(
-        stranger
-            .post("/v1/directives/1/promote", &json!({}))
-            .await
-            .status,
-        StatusCode::NOT_FOUND
-    );
+    for path in ["/v1/directives/1/promote", "/v1/directives/1/revoke"] {
+        let refused = stranger.post(path, &json!({})).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{path}");
+    }
     let theirs = add(&stranger, &json!({"content": "Theirs.", "promote": true})).await;
     assert_eq!(theirs["version"], 1);
     assert_eq!(

@@ -53,6 +53,7 @@ impl DirectiveStore for Slow {
             content_hash: [0; 32],
             active: true,
             created_at: SystemClock.now(),
+            revoked_at: None,
         }))
     }
 
@@ -75,6 +76,29 @@ impl DirectiveStore for Slow {
         _: u32,
     ) -> Result<DirectiveVersion, StoreError> {
         Err(StoreError::Missing("directive"))
+    }
+
+    async fn directive_version(
+        &self,
+        _: OrgId,
+        _: AgentId,
+        _: u32,
+    ) -> Result<Option<DirectiveVersion>, StoreError> {
+        Ok(None)
+    }
+
+    async fn revoke_directive(
+        &self,
+        _: OrgId,
+        _: AgentId,
+        _: u32,
+        _: jiff::Timestamp,
+    ) -> Result<DirectiveVersion, StoreError> {
+        Err(StoreError::Missing("directive"))
+    }
+
+    async fn revoked_directives(&self, _: OrgId, _: AgentId) -> Result<Vec<u32>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn rollback_directive(

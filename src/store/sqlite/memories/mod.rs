@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::constraint;
-use super::rows::{micros, user_column};
-use super::{SqliteStore, feed};
+use super::rows::{limit, micros, snapshot, user_column};
+use super::{SqliteStore, feed, fences};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey, Status};
 use crate::store::{ChangeKind, InsertOutcome, ListFilter, ListPage, MemoryStore, StoreError};
@@ -41,13 +41,7 @@ impl MemoryStore for SqliteStore {
         id: MemoryId,
     ) -> Result<Option<Memory>, StoreError> {
         let partitions = partitions.to_vec();
-        self.read(move |conn| {
-            partitions
-                .iter()
-                .find_map(|p| by_id(conn, p, id).transpose())
-                .transpose()
-        })
-        .await
+        self.read(move |conn| held(conn, &partitions, id)).await
     }
 
     async fn list_memories(
@@ -92,6 +86,25 @@ impl MemoryStore for SqliteStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         self.writer.count_retrieved(partitions.to_vec(), ids, at)
+    }
+
+    async fn memories_by_id(
+        &self,
+        partitions: &[PartitionKey],
+        ids: &[MemoryId],
+    ) -> Result<Vec<Memory>, StoreError> {
+        let (partitions, ids) = (partitions.to_vec(), ids.to_vec());
+        self.read(move |conn| {
+            let snapshot = snapshot(conn)?;
+            ids.into_iter()
+                .filter_map(|id| held(&snapshot, &partitions, id).transpose())
+                .collect()
+        })
+        .await
+    }
+
+    fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError> {
+        self.fences.newest(partitions)
     }
 
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError> {
@@ -159,6 +172,17 @@ fn by_hash(
         )
         .optional()?;
     Ok(id.map(MemoryId::from_bytes))
+}
+
+fn held(
+    conn: &Connection,
+    partitions: &[PartitionKey],
+    id: MemoryId,
+) -> Result<Option<Memory>, StoreError> {
+    partitions
+        .iter()
+        .find_map(|partition| by_id(conn, partition, id).transpose())
+        .transpose()
 }
 
 fn by_id(
@@ -258,9 +282,7 @@ fn page_of(
     let after = filter.after.map_or([0xff; 16], |id| *id.as_bytes());
     let status = filter.status.map(Status::as_str);
     let label = filter.category.map(row::label_needle);
-    let limit = i64::try_from(filter.limit)
-        .unwrap_or(i64::MAX)
-        .saturating_add(1);
+    let one_more = limit(filter.limit).saturating_add(1);
     let mut select = conn.prepare_cached(&sql)?;
     let mut rows = select.query(params![
         org.as_bytes(),
@@ -269,7 +291,7 @@ fn page_of(
         after,
         status,
         label,
-        limit
+        one_more
     ])?;
     let mut reader = Reader::default();
     while let Some(row) = rows.next()? {
@@ -328,5 +350,6 @@ fn forget(
         id.as_bytes(),
         revision
     ])?;
+    fences::raise(conn, partition, revision)?;
     Ok(true)
 }

@@ -3,7 +3,9 @@ use sha2::{Digest, Sha256};
 use super::{Files, new_agent, new_org, time};
 use crate::ids::{AgentId, OrgId};
 use crate::store::sqlite::SqliteStore;
-use crate::store::{DirectiveMode, DirectiveStore, NewDirective, StoreError};
+use crate::store::{
+    ChangeFeed, ChangeKind, DirectiveMode, DirectiveStore, NewDirective, StoreError,
+};
 
 async fn add(
     store: &SqliteStore,
@@ -140,4 +142,137 @@ async fn the_active_version_survives_a_restart() {
     store.promote_directive(org, agent, 1).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(active(&files.open(), org, agent).await, Some(1));
+}
+
+#[tokio::test]
+async fn a_revoked_version_is_out_of_use_for_good() {
+    let files = Files::new();
+    let store = files.open();
+    let org = new_org(&store).await;
+    let (agent, other) = (new_agent(&store, org).await, new_agent(&store, org).await);
+    for agent in [agent, other] {
+        for text in ["one", "two", "three"] {
+            add(&store, org, agent, text).await.unwrap();
+        }
+    }
+    for version in [1, 2] {
+        store.promote_directive(org, agent, version).await.unwrap();
+        store.promote_directive(org, other, version).await.unwrap();
+    }
+    let before = store.revision().await.unwrap();
+    let revoked = store
+        .revoke_directive(org, agent, 2, time(5))
+        .await
+        .unwrap();
+    assert_eq!(
+        (revoked.version, revoked.active, revoked.revoked_at),
+        (2, false, Some(time(5)))
+    );
+    let changes = store.changes_after(before, 10).await.unwrap();
+    let kinds: Vec<_> = changes.into_iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Directive(org, agent)]);
+    assert_eq!(active(&store, org, agent).await, Some(1));
+    assert!(matches!(
+        store.promote_directive(org, agent, 2).await,
+        Err(StoreError::Revoked("directive version"))
+    ));
+    assert_eq!(active(&store, org, agent).await, Some(1));
+    store
+        .revoke_directive(org, agent, 3, time(6))
+        .await
+        .unwrap();
+    let again = store
+        .revoke_directive(org, agent, 2, time(7))
+        .await
+        .unwrap();
+    assert_eq!(again.revoked_at, Some(time(5)), "the first time stays");
+    assert_eq!(store.revoked_directives(org, agent).await.unwrap(), [2, 3]);
+    assert!(matches!(
+        store.rollback_directive(org, agent).await,
+        Err(StoreError::Missing(_))
+    ));
+    // Another agent's versions of the same numbers are untouched.
+    assert_eq!(active(&store, org, other).await, Some(2));
+    assert!(
+        store
+            .revoked_directives(org, other)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn an_agent_without_a_version_left_gets_a_new_one() {
+    let files = Files::new();
+    let store = files.open();
+    let org = new_org(&store).await;
+    let agent = new_agent(&store, org).await;
+    add(&store, org, agent, "one").await.unwrap();
+    store.promote_directive(org, agent, 1).await.unwrap();
+    store
+        .revoke_directive(org, agent, 1, time(5))
+        .await
+        .unwrap();
+    assert_eq!(active(&store, org, agent).await, None);
+    store.close().await.unwrap();
+    let store = files.open();
+    assert_eq!(store.revoked_directives(org, agent).await.unwrap(), [1]);
+    assert_eq!(add(&store, org, agent, "two").await.unwrap(), 2);
+    store.promote_directive(org, agent, 2).await.unwrap();
+    assert_eq!(active(&store, org, agent).await, Some(2));
+}
+
+#[tokio::test]
+async fn a_rollback_after_a_revocation_never_stays_where_it_is() {
+    let files = Files::new();
+    let store = files.open();
+    let org = new_org(&store).await;
+    let agent = new_agent(&store, org).await;
+    for text in ["one", "two", "three"] {
+        add(&store, org, agent, text).await.unwrap();
+    }
+    for version in [3, 1, 2, 1, 2, 1] {
+        store.promote_directive(org, agent, version).await.unwrap();
+    }
+    store
+        .revoke_directive(org, agent, 2, time(5))
+        .await
+        .unwrap();
+    assert_eq!(active(&store, org, agent).await, Some(1));
+    assert_eq!(
+        store.rollback_directive(org, agent).await.unwrap().version,
+        3
+    );
+}
+
+#[tokio::test]
+async fn one_version_is_read_and_revoked_by_its_own_agent_only() {
+    let files = Files::new();
+    let store = files.open();
+    let (org, foreign) = (new_org(&store).await, new_org(&store).await);
+    let (agent, other) = (new_agent(&store, org).await, new_agent(&store, org).await);
+    add(&store, org, agent, "one").await.unwrap();
+    add(&store, org, agent, "two").await.unwrap();
+    store.promote_directive(org, agent, 2).await.unwrap();
+    let read = async |org, agent, version| {
+        let found = store.directive_version(org, agent, version).await.unwrap();
+        found.map(|d| (d.content.to_string(), d.active))
+    };
+    assert_eq!(read(org, agent, 1).await, Some(("one".to_owned(), false)));
+    assert_eq!(read(org, agent, 2).await, Some(("two".to_owned(), true)));
+    for (org, agent, version) in [(org, agent, 3), (org, other, 1), (foreign, agent, 1)] {
+        assert_eq!(read(org, agent, version).await, None);
+        assert!(matches!(
+            store.revoke_directive(org, agent, version, time(5)).await,
+            Err(StoreError::Missing("directive version"))
+        ));
+    }
+    assert!(
+        store
+            .revoked_directives(org, agent)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -4,9 +4,13 @@ mod directives;
 mod duplicates;
 mod engine;
 mod feed;
+mod fences;
 mod forget;
 mod identity;
 mod memories;
+mod migrations;
+mod sessions;
+mod working_states;
 
 use std::path::PathBuf;
 use std::sync::Arc;
