@@ -212,3 +212,159 @@ impl Sink for Running<'_> {
         hash
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{Chain, ChatRequest, OrgId, SessionSecret};
+
+    fn chain_of(org: OrgId, key: u8, body: &Value) -> Chain {
+        let chat = ChatRequest::parse(Bytes::from(body.to_string()), 100).unwrap();
+        Chain::of(&chat, org, &SessionSecret::new(&[key; 32]))
+    }
+
+    fn chain(messages: &Value) -> Chain {
+        let org = "00000000-0000-7000-8000-000000000001".parse().unwrap();
+        chain_of(org, 7, &json!({"messages": messages}))
+    }
+
+    fn says(role: &str, text: &str) -> Value {
+        json!({"role": role, "content": text})
+    }
+
+    #[test]
+    fn the_leading_system_text_is_no_link() {
+        let one = chain(&json!([
+            says("system", "10:00"),
+            says("developer", "x"),
+            says("user", "a")
+        ]));
+        let other = chain(&json!([says("system", "10:01"), says("user", "a")]));
+        assert_eq!(one.links().len(), 3);
+        assert_eq!(one.links()[0], one.links()[1]);
+        assert_eq!(one.links()[1], other.links()[0]);
+        assert_eq!(one.links()[2], other.links()[1]);
+        assert_ne!(one.links()[1], one.links()[2]);
+        assert_ne!(one.client_prefix(), other.client_prefix());
+        assert_eq!(one.first_user(), other.first_user());
+        assert_eq!(one.turns()[0].message, 2);
+        assert_eq!(one.turns()[0].chain, one.links()[2]);
+        assert_eq!(one.turns()[0].anchor, other.turns()[0].anchor);
+        let later = chain(&json!([
+            says("user", "a"),
+            says("system", "10:00"),
+            says("user", "b")
+        ]));
+        let changed = chain(&json!([
+            says("user", "a"),
+            says("system", "10:01"),
+            says("user", "b")
+        ]));
+        assert_ne!(later.links()[2], changed.links()[2]);
+    }
+
+    #[test]
+    fn an_anchor_knows_its_message_and_the_one_before() {
+        let whole = chain(&json!([
+            says("user", "a"),
+            says("assistant", "b"),
+            says("user", "c"),
+            says("assistant", "d"),
+            says("user", "e"),
+        ]));
+        let cut = chain(&json!([
+            says("assistant", "b"),
+            says("user", "c"),
+            says("assistant", "d"),
+            says("user", "e")
+        ]));
+        let (whole, cut) = (whole.turns(), cut.turns());
+        assert_eq!((whole.len(), cut.len()), (3, 2));
+        assert_eq!(whole[1].anchor, cut[0].anchor);
+        assert_eq!(whole[2].anchor, cut[1].anchor);
+        assert_ne!(whole[1].chain, cut[0].chain);
+        let headless = chain(&json!([says("user", "c")]));
+        assert_ne!(headless.turns()[0].anchor, whole[1].anchor);
+    }
+
+    #[test]
+    fn the_first_user_message_is_known_wherever_it_stands() {
+        let alone = chain(&json!([says("user", "a")]));
+        let later = chain(&json!([
+            says("system", "s"),
+            says("assistant", "hello"),
+            says("user", "a"),
+            says("user", "b")
+        ]));
+        assert_eq!(alone.first_user(), later.first_user());
+        let nobody = chain(&json!([
+            says("system", "s"),
+            says("assistant", "hello"),
+            says("tool", "t")
+        ]));
+        let hello = chain(&json!([says("assistant", "hello")]));
+        assert!(nobody.turns().is_empty());
+        assert!(nobody.first_user().is_some());
+        assert_eq!(nobody.first_user(), hello.first_user());
+        assert_eq!(chain(&json!([says("system", "s")])).first_user(), None);
+        assert_eq!(chain(&json!([])).first_user(), None);
+    }
+
+    #[test]
+    fn a_user_message_of_odd_content_is_a_turn() {
+        let odd = chain(
+            &json!([{"role": "user"}, {"role": "user", "content": 7}, {"role": "user", "content": []}, "user"]),
+        );
+        assert_eq!(odd.turns().len(), 3);
+        assert_eq!(odd.links().len(), 4);
+    }
+
+    #[test]
+    fn the_hashes_belong_to_an_organisation_and_a_key() {
+        let (one, other) = (OrgId::new(), OrgId::new());
+        let body =
+            json!({"messages": [says("system", "s"), says("user", "a")], "tools": [{"a": 1}]});
+        let base = chain_of(one, 1, &body);
+        for foreign in [chain_of(other, 1, &body), chain_of(one, 2, &body)] {
+            assert_ne!(base.links()[0], foreign.links()[0]);
+            assert_ne!(base.links()[1], foreign.links()[1]);
+            assert_ne!(base.turns()[0].anchor, foreign.turns()[0].anchor);
+            assert_ne!(base.first_user(), foreign.first_user());
+            assert_ne!(base.client_prefix(), foreign.client_prefix());
+        }
+        let same = chain_of(one, 1, &body);
+        assert_eq!(base.links(), same.links());
+        assert_eq!(base.client_prefix(), same.client_prefix());
+    }
+
+    #[test]
+    fn the_client_prefix_knows_system_text_and_tools() {
+        let org = OrgId::new();
+        let prefix = |system: &str, tools: Value| {
+            let body =
+                json!({"messages": [says("system", system), says("user", "a")], "tools": tools});
+            chain_of(org, 1, &body).client_prefix()
+        };
+        let base = prefix("s", json!([{"a": 1}]));
+        assert_eq!(base, prefix("s", json!([{"a": 1}])));
+        assert_ne!(base, prefix("t", json!([{"a": 1}])));
+        assert_ne!(base, prefix("s", json!([{"a": 2}])));
+        assert_ne!(base, prefix("s", Value::Null));
+    }
+
+    proptest! {
+        #[test]
+        fn a_longer_conversation_keeps_the_earlier_links(roles in prop::collection::vec(0_usize..4, 1..12), cut in any::<prop::sample::Index>()) {
+            let messages: Vec<_> = roles.iter().enumerate()
+                .map(|(i, role)| says(["user", "assistant", "tool", "system"][*role], &i.to_string())).collect();
+            let cut = cut.index(messages.len()) + 1;
+            let whole = chain(&json!(messages));
+            let part = chain(&json!(messages[..cut]));
+            prop_assert_eq!(&whole.links()[..cut], part.links());
+            prop_assert_eq!(&whole.turns()[..part.turns().len()], part.turns());
+        }
+    }
+}

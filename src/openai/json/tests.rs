@@ -115,6 +115,7 @@ fn decoded(text: &str) -> String {
     let raw = RawStr {
         range: 0..text.len(),
         escaped: text.contains('\\'),
+        odd: false,
     };
     raw.decode(text.as_bytes()).into_owned()
 }
@@ -216,5 +217,44 @@ proptest! {
     fn decoding_undoes_encoding(text in any::<String>()) {
         let encoded = serde_json::to_string(&text).unwrap();
         prop_assert_eq!(decoded(&encoded), text);
+    }
+}
+
+fn respelled(text: &str) -> String {
+    let raw = Scanner::resume(text.as_bytes(), 0).string().unwrap();
+    let mut out = Vec::new();
+    raw.respelled(text.as_bytes(), |piece| out.extend_from_slice(piece));
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_text_is_respelled_only_where_an_escape_is_odd() {
+    let cases = [
+        (r#""""#, ""),
+        (r#""a\n\\u0041 \" é""#, r#"a\n\\u0041 \" é"#),
+        (r#""\u0041\/\\\/""#, r#"A/\\/"#),
+        (
+            r#""\u0022\u005C\u0008\u000c\u000A\u000d\u0009""#,
+            r#"\"\\\b\f\n\r\t"#,
+        ),
+        (r#""\u001F\u007f""#, "\\u001f\u{7f}"),
+        (r#""x\ud83d\uDE00\ud83d!""#, "x😀\u{fffd}!"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(respelled(text), expected, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_respelling_is_serde_jsons(text in any::<String>(), odd in any::<bool>()) {
+        let plain = serde_json::to_string(&text).unwrap();
+        let spelled = if odd {
+            let units = text.encode_utf16().map(|unit| format!("\\u{unit:04X}"));
+            format!("\"{}\"", units.collect::<String>())
+        } else {
+            plain.clone()
+        };
+        prop_assert_eq!(format!("\"{}\"", respelled(&spelled)), plain);
     }
 }

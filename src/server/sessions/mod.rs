@@ -2,13 +2,15 @@
 
 mod view;
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::app::App;
+use crate::app::{App, LatestState};
 use crate::auth::Permissions;
 use crate::error::{ApiError, Code, FieldError, shown};
 use crate::ids::SessionId;
@@ -251,6 +253,12 @@ async fn put(app: &App, key: &SessionKey, state: WorkingState) -> Result<Held, A
         .put_working_state(key, json, app.clock.now())
         .await
         .map_err(|e| store_failed(&e))?;
+    // The next turn tells of it at once.
+    let latest = LatestState {
+        version: stored.version,
+        state: Arc::new(state.clone()),
+    };
+    app.sessions.states.note(key, Some(latest));
     Ok(Held {
         version: stored.version,
         at: Some(stored.at),
