@@ -142,6 +142,12 @@ impl Index {
         }
     }
 
+    /// Starts loading a partition that is not loaded. Whoever writes through this process will ask soon, and a session should not open
+    /// while its memories are still being read.
+    pub fn warm(&self, partition: &PartitionKey) {
+        self.slot(partition.clone());
+    }
+
     /// Removes a forgotten memory: after this no search that starts returns it.
     pub fn remove(&self, partition: &PartitionKey, id: MemoryId) {
         let slot = self.slots.get(partition).map(|slot| Arc::clone(&slot));

@@ -15,6 +15,9 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     });
     let stored: Vec<Memory> = stored.collect();
     let index = app.index.clone();
+    if let Some(first) = stored.first() {
+        index.warm(&first.partition);
+    }
     let apply = move || stored.into_iter().for_each(|memory| index.upsert(memory));
     if batch.members.len() <= INLINE {
         return apply();

@@ -153,7 +153,8 @@ pub async fn retrieve(
         let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
         (asked, hot, cold)
     };
-    let snapshot_end = deadline.branch(settings.hot_timeout_ms);
+    // Once a session, and what it brings is frozen: it may take all the time there is.
+    let snapshot_end = deadline.wall;
     let snapshot = app.hot.standing(scope, wanted.snapshot, snapshot_end);
     let snapshot = branch(snapshot_end, wanted.snapshot > 0, snapshot);
     let (directive, snapshot, (asked, hot, cold)) = tokio::join!(resolve, snapshot, recall);
