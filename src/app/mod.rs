@@ -29,7 +29,7 @@ use crate::store::keys::ServerKeys;
 use crate::store::shared::SessionCache;
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
-use crate::tokens::Counter;
+use crate::tokens::{Counter, Estimator};
 
 pub use sessions::{
     Sessions,
@@ -97,6 +97,8 @@ pub struct Shared {
     pub uses: Uses,
     /// Frozen sessions.
     pub sessions: Sessions,
+    /// What counted tokens come to at each model.
+    pub estimator: Estimator,
     applied: AtomicI64,
     draining: AtomicBool,
 }
@@ -213,6 +215,7 @@ impl App {
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics: Metrics::new(),
+            estimator: Estimator::new(),
             applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
             sessions,

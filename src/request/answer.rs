@@ -10,10 +10,11 @@ use crate::limits::SlotHeld;
 use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
 use crate::openai::{Tap, TapReport};
+use crate::session::Lane;
 use crate::session::record::TurnEnd;
 use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
 
-use super::context::{Attached, Checkpoint};
+use super::context::{Attached, Checkpoint, Estimate};
 use super::handoff::{Answer, AnswerBody, end_to_end};
 use super::rate_limit::CountedTokens;
 use super::read::ValidChat;
@@ -50,6 +51,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
+    let lane = valid.route.lane.clone();
     // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
     valid.release();
     let slot = counted.take_slot();
@@ -63,6 +65,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             slot,
             stream,
             checkpoint: attached.checkpoint().cloned(),
+            estimate: attached.estimate().map(|counted| (lane, counted)),
         },
     );
     let status = response.status();
@@ -95,6 +98,7 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             slot,
             stream,
             checkpoint: None,
+            estimate: None,
         },
     );
     let status = response.status();
@@ -180,9 +184,21 @@ struct Closing {
     slot: Option<SlotHeld>,
     stream: bool,
     checkpoint: Option<Checkpoint>,
+    estimate: Option<(Lane, Estimate)>,
 }
 
 impl Closing {
+    /// Holds what was counted against what the provider reports.
+    fn learn(&self, usage: Usage) {
+        let Some((lane, counted)) = &self.estimate else {
+            return;
+        };
+        let (estimator, metrics) = (&self.app.estimator, &self.app.metrics);
+        if let Some(ratio) = estimator.observe(lane.as_str(), counted.tokens, usage.prompt_tokens) {
+            metrics.token_estimate(counted.family, ratio);
+        }
+    }
+
     /// The checkpoint of the turn: numbers alone.
     fn check(&self, end: StreamEnd, usage: Usage, ms: u64) {
         let Some(Checkpoint { lane, turn }) = &self.checkpoint else {
@@ -215,6 +231,7 @@ impl Ending for Closing {
         metrics.tokens(Direction::Output, usage.completion_tokens);
         let ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.check(end, usage, ms);
+        self.learn(usage);
         tracing::info!(
             request_id = self.request.id.as_str(),
             trace_id = &*self.request.trace,

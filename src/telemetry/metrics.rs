@@ -11,6 +11,7 @@ use crate::error::Code;
 use crate::request::Stage;
 use crate::request::context::plan::{ContextPlan, ContextStatus, SessionEvent};
 use crate::session::RotationReason;
+use crate::tokens;
 
 /// Seconds, from 50 microseconds to 100 seconds.
 const SECONDS: [f64; 16] = [
@@ -18,8 +19,15 @@ const SECONDS: [f64; 16] = [
     5.0, 30.0, 100.0,
 ];
 
+/// Ratios around 1, where estimates should be.
+const RATIOS: [f64; 11] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0];
+
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
+}
+
+fn ratios() -> Histogram {
+    Histogram::new(RATIOS)
 }
 
 macro_rules! labels {
@@ -43,6 +51,7 @@ labels! {
     DirectionOnly { direction }
     ReasonOnly { reason }
     EventOnly { event }
+    FamilyOnly { family }
 }
 
 /// Which way tokens went.
@@ -104,6 +113,7 @@ pub struct Metrics {
     first_byte: Histogram,
     ends: Family<ResultOnly, Counter>,
     tokens: Family<DirectionOnly, Counter>,
+    estimate_ratio: Family<FamilyOnly, Histogram, fn() -> Histogram>,
     taps_lost: Counter,
     memory_writes: Family<ResultOnly, Counter>,
     epochs: Family<ReasonOnly, Counter>,
@@ -145,6 +155,7 @@ impl Metrics {
             first_byte: seconds(),
             ends: Family::default(),
             tokens: Family::default(),
+            estimate_ratio: Family::new_with_constructor(ratios),
             taps_lost: Counter::default(),
             memory_writes: Family::default(),
             epochs: Family::default(),
@@ -228,6 +239,11 @@ impl Metrics {
             "tokens",
             "Tokens that providers reported, by direction",
             self.tokens.clone(),
+        );
+        r.register(
+            "token_estimate_ratio",
+            "Prompt tokens a provider reported over tokens estimated, by tokenizer family",
+            self.estimate_ratio.clone(),
         );
         r.register(
             "usage_taps_lost",
@@ -408,6 +424,14 @@ impl Metrics {
         self.tokens
             .get_or_create(&DirectionOnly { direction })
             .inc_by(count);
+    }
+
+    /// Notes how far a provider's count of a prompt was from what had been estimated.
+    pub fn token_estimate(&self, family: tokens::Family, ratio: f64) {
+        let family = family.as_str();
+        self.estimate_ratio
+            .get_or_create(&FamilyOnly { family })
+            .observe(ratio);
     }
 
     /// Counts an answer whose usage could not be read.

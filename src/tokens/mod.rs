@@ -2,11 +2,13 @@
 
 mod count;
 mod counter;
+mod estimator;
 #[cfg(test)]
 mod tests;
 
 pub use count::{Count, MixedFamilies};
 pub use counter::Counter;
+pub use estimator::Estimator;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,17 @@ impl Family {
         Self::Claude,
         Self::Unknown,
     ];
+
+    /// The name, as in JSON and in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::O200kBase => "o200k_base",
+            Self::Cl100kBase => "cl100k_base",
+            Self::Claude => "claude",
+            Self::Unknown => "unknown",
+        }
+    }
 
     /// Percent of the context window that is kept back for counting errors (contract, section 8).
     #[must_use]

@@ -10,6 +10,7 @@ use crate::request::read::ValidChat;
 use crate::request::resolution::Resolved;
 use crate::session::{ChainHash, LaneKey};
 use crate::store::DirectiveVersion;
+use crate::tokens::Family;
 
 use super::Subject;
 use super::assemble::Assembled;
@@ -23,6 +24,16 @@ pub struct Attached {
     body: Body,
     headers: Vec<(HeaderName, HeaderValue)>,
     checkpoint: Option<Checkpoint>,
+    estimate: Option<Estimate>,
+}
+
+/// What a prompt was counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// By which tokenizer.
+    pub family: Family,
+    /// Tokens of the whole prompt, before any correction.
+    pub tokens: u32,
 }
 
 /// What is put between the client's bytes.
@@ -78,6 +89,7 @@ impl Attached {
             body: Body::Edits(edits),
             headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
             checkpoint: None,
+            estimate: None,
         }
     }
 
@@ -97,6 +109,7 @@ impl Attached {
             body: Body::Edits(Edits::default()),
             headers,
             checkpoint: None,
+            estimate: None,
         }
     }
 
@@ -105,6 +118,7 @@ impl Attached {
     pub fn frozen(frozen: Frozen) -> Self {
         Self {
             checkpoint: frozen.checkpoint(),
+            estimate: frozen.counted(),
             body: Body::Frozen(Box::new(frozen)),
             headers: Vec::new(),
         }
@@ -126,6 +140,7 @@ impl Attached {
             body: Body::Edits(edits),
             headers,
             checkpoint: None,
+            estimate: assembled.counted,
         }
     }
 
@@ -172,6 +187,12 @@ impl Attached {
     #[must_use]
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
+    }
+
+    /// What the whole prompt was counted as.
+    #[must_use]
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.estimate
     }
 
     /// The context headers, for a refusal that comes later.

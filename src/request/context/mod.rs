@@ -59,7 +59,7 @@ use measure::Measured;
 use plan::{ContextStatus, Outcome};
 use retrieve::{Deadline, Found, Wanted};
 
-pub use attached::{Attached, Checkpoint};
+pub use attached::{Attached, Checkpoint, Estimate};
 
 /// What the request asks of the token rate: its prompt by the labelled estimate, and the greatest answers it allows. One that sets no
 /// limit is taken to want the reserve that a budget would keep for it.

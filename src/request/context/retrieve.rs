@@ -78,6 +78,8 @@ pub struct Wanted {
     pub recall: bool,
     /// At most so many memories to open the session with.
     pub snapshot: usize,
+    /// Whether the session is being opened: what comes of that is frozen, so it may take all the time there is.
+    pub opens: bool,
 }
 
 impl Wanted {
@@ -85,6 +87,7 @@ impl Wanted {
     pub const RECALL: Self = Self {
         recall: true,
         snapshot: 0,
+        opens: false,
     };
 }
 
@@ -135,11 +138,12 @@ pub async fn retrieve(
             Lookup::ToLoad => app.directives.load(scope).await,
         }
     };
-    let resolve = branch(
-        deadline.branch(settings.directive_timeout_ms),
-        true,
-        resolve,
-    );
+    let directive_end = if wanted.opens {
+        deadline.wall
+    } else {
+        deadline.branch(settings.directive_timeout_ms)
+    };
+    let resolve = branch(directive_end, true, resolve);
     // Only the memory branches wait for the question's vector, and their limits begin when it is there.
     let recall = async {
         let query = query(app, &question, deadline).await;
@@ -153,10 +157,8 @@ pub async fn retrieve(
         let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
         (asked, hot, cold)
     };
-    // Once a session, and what it brings is frozen: it may take all the time there is.
-    let snapshot_end = deadline.wall;
-    let snapshot = app.hot.standing(scope, wanted.snapshot, snapshot_end);
-    let snapshot = branch(snapshot_end, wanted.snapshot > 0, snapshot);
+    let snapshot = app.hot.standing(scope, wanted.snapshot, deadline.wall);
+    let snapshot = branch(deadline.wall, wanted.snapshot > 0, snapshot);
     let (directive, snapshot, (asked, hot, cold)) = tokio::join!(resolve, snapshot, recall);
     let mut branches = BTreeMap::new();
     if wanted.snapshot > 0 {

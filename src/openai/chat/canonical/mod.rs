@@ -95,7 +95,11 @@ fn top_member<S: Sink>(
         Content::Parts(parts) if name == b"content" && parts.count == 1 => {
             lone_text(scanner.source(), parts.head)?.map(|text| (text, parts.range.end))
         }
-        _ => None,
+        Content::Absent
+        | Content::Null
+        | Content::Text(_)
+        | Content::Parts(_)
+        | Content::Other(_) => None,
     };
     match text {
         Some((text, end)) => {

@@ -276,7 +276,7 @@ fn normal(value: &Value) -> Value {
             Some(float) if float.fract() == 0.0 => json!(float as i64),
             _ => value.clone(),
         },
-        other => other.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
@@ -314,7 +314,7 @@ fn spell_text(text: &str, rng: &mut TestRng, out: &mut String) {
             1 if character == '/' => out.push_str("\\/"),
             _ if must => {
                 let quoted = serde_json::to_string(&character).unwrap();
-                out.push_str(&quoted[1..quoted.len() - 1]);
+                out.extend(quoted.chars().skip(1).take(quoted.chars().count() - 2));
             }
             _ => out.push(character),
         }
@@ -413,8 +413,8 @@ fn change(value: &mut Value, at: &mut usize) -> bool {
             text.push('\u{1}');
             true
         }
-        other => {
-            *other = json!("changed");
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            *value = json!("changed");
             true
         }
     }

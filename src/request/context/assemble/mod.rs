@@ -20,7 +20,6 @@ use crate::seams::EntropyError;
 use crate::store::{DirectiveMode, DirectiveVersion};
 use crate::tokens::{Count, Family, MixedFamilies};
 
-use super::Subject;
 use super::budget::Budget;
 use super::format::{Block, FormatInput, HistoryLine, Nonce, NonceError, format};
 use super::inject::{Directive, Injection};
@@ -28,6 +27,7 @@ use super::measure::{Measured, estimated};
 use super::plan::{ContextPlan, ContextStatus, Decision, Level, TokenAccount};
 use super::rank::{RankSettings, Ranked, rank};
 use super::retrieve::Found;
+use super::{Estimate, Subject};
 
 use account::account;
 pub(super) use account::{outcome, record};
@@ -169,6 +169,8 @@ pub struct Assembled {
     pub used: Vec<(PartitionKey, MemoryId)>,
     /// The record.
     pub plan: ContextPlan,
+    /// What the whole prompt was counted as; nothing after a fault.
+    pub counted: Option<Estimate>,
 }
 
 impl Assembled {
@@ -194,6 +196,7 @@ impl Assembled {
             directive,
             used: Vec::new(),
             plan,
+            counted: None,
         }
     }
 
@@ -274,7 +277,14 @@ pub fn assemble(mut inputs: Inputs<'_>) -> Result<Assembled, AssembleError> {
         timings_ms: BTreeMap::new(),
         session: None,
     };
+    let counted = Estimate {
+        family: inputs.measured.family,
+        tokens: [plan.budget.tool_schemas, plan.tokens.injected]
+            .into_iter()
+            .fold(plan.budget.messages, u32::saturating_add),
+    };
     Ok(Assembled {
+        counted: Some(counted),
         injection,
         directive: inputs.found.directive,
         used,

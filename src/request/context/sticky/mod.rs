@@ -33,13 +33,14 @@ use crate::session::{
     Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived,
 };
 use crate::store::shared::{Held, Known, Sent};
+use crate::tokens::Count;
 
 use super::assemble::View;
 use super::measure::{self, Measured};
 use super::place::takes_block;
 use super::plan::{ContextPlan, Level};
 use super::retrieve::{self, Deadline, Found, Wanted};
-use super::{Checkpoint, Subject};
+use super::{Checkpoint, Estimate, Subject};
 use crate::request::resolution::Resolved;
 use crate::request::resolution::directive::Lookup;
 
@@ -84,6 +85,8 @@ pub struct Frozen {
     checked: i64,
     last: Option<Sent>,
     trimmed: bool,
+    /// What the whole prompt was counted as.
+    counted: Option<Estimate>,
     /// The directive by itself, for a request that may not send anything else.
     bare: Opening,
 }
@@ -115,6 +118,11 @@ impl Frozen {
             lane: LaneKey::clone(&self.key),
             turn: turn.chain,
         })
+    }
+
+    /// What the whole prompt was counted as, to be held against what the provider reports.
+    pub(super) fn counted(&self) -> Option<Estimate> {
+        self.counted
     }
 
     /// Counts what went out. Being sent for the first time is a use; being sent again is none.
@@ -207,6 +215,7 @@ impl Work<'_> {
         let wanted = Wanted {
             recall: asks,
             snapshot: self.wants_snapshot(&standing.held),
+            opens: standing.held.opening.is_none(),
         };
         let (org, family) = (self.subject.who.org(), self.subject.profile.family);
         let wall = self.deadline.wall;
@@ -225,6 +234,8 @@ impl Work<'_> {
             found = found.given_up("deadline");
         }
         let known = (found.directive.clone(), found.branches.clone());
+        let counted = measured;
+        let measured = self.estimated(counted);
         let mut composed = self.composed(&standing, found, measured, state.clone())?;
         if Instant::now() > self.deadline.end && composed.plan.level < Level::L3 {
             // Too late to be worth its wait: what is frozen goes out, new memories do not.
@@ -236,7 +247,29 @@ impl Work<'_> {
             };
             composed = self.composed(&standing, late.given_up("deadline"), measured, state)?;
         }
-        self.settled(&standing, composed).await
+        let injected = composed.plan.tokens.injected;
+        let counted = Estimate {
+            family: counted.family,
+            tokens: [counted.tools.tokens, injected]
+                .into_iter()
+                .fold(counted.messages.tokens, u32::saturating_add),
+        };
+        self.settled(&standing, composed, counted).await
+    }
+
+    /// The client's share as this model will count it: a margin on top of what was counted, corrected by what the provider reported of
+    /// former requests. What `ibex` itself puts in is counted exactly and stays as it is.
+    fn estimated(&self, counted: Measured) -> Measured {
+        let lane = self.key.lane.as_str();
+        let corrected = |count: Count| Count {
+            tokens: self.app.estimator.estimate(lane, count.tokens),
+            ..count
+        };
+        Measured {
+            messages: corrected(counted.messages),
+            tools: corrected(counted.tools),
+            ..counted
+        }
     }
 
     /// What a request has to compute that others might compute as well: the opening, or its turn.
@@ -363,6 +396,7 @@ impl Work<'_> {
             checked: 0,
             last: None,
             trimmed: false,
+            counted: None,
             bare: opening,
         }
     }

@@ -7,6 +7,7 @@ use tokio::time::timeout_at;
 use super::compose::{Change, Composed};
 use super::lane::Standing;
 
+use super::super::Estimate;
 use super::{Frozen, Unknown, Work, leaves_record};
 
 use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
@@ -18,6 +19,7 @@ impl Work<'_> {
         &self,
         standing: &Standing,
         composed: Composed,
+        counted: Estimate,
     ) -> Result<Option<Frozen>, Unknown> {
         let Composed {
             mut opening,
@@ -74,6 +76,7 @@ impl Work<'_> {
             checked: standing.held.checked,
             last: standing.held.last,
             trimmed,
+            counted: Some(counted),
         }))
     }
 
