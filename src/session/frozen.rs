@@ -1,6 +1,6 @@
 //! What is frozen: rendered text with the places of the memories in it, so that one of them can leave without the rest changing.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{SessionKey, SessionNonce};
 use crate::ids::MemoryId;
-use crate::tokens::TokenCounts;
+use crate::tokens::{Family, Tally};
 
 /// Why an epoch replaced another one (design, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -52,41 +52,60 @@ impl RotationReason {
     }
 }
 
-/// One memory inside an envelope.
+/// One memory, rendered: the same bytes in every envelope that it stands in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// Which.
+    pub id: MemoryId,
+    /// The inside of a JSON string.
+    pub json: Bytes,
+    /// What it costs.
+    pub cost: Tally,
+}
+
+/// Where a memory stands in its envelope, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Item {
+struct Place {
     id: MemoryId,
-    start: u32,
-    end: u32,
+    bytes: u32,
+    cost: Tally,
 }
 
 /// Memories inside one envelope, as the inside of a JSON string: it is spliced into a request as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enveloped {
     json: Bytes,
-    items: Box<[Item]>,
-    tokens: TokenCounts,
+    /// Bytes before the first memory.
+    opens: u32,
+    places: Box<[Place]>,
+    cost: Tally,
 }
 
 impl Enveloped {
-    /// Takes rendered text. `items` are the places of the memories in it, in order; what stands between two of them belongs to the one
-    /// before.
+    /// Puts `elements` between an opening and a closing tag, both the insides of JSON strings that cost `tags`. Nothing is no envelope.
     #[must_use]
-    pub fn new(json: String, items: &[(MemoryId, Range<usize>)], tokens: TokenCounts) -> Self {
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let items = items
-            .iter()
-            .map(|(id, range)| Item {
-                id: *id,
-                start: place(range.start),
-                end: place(range.end),
-            })
-            .collect();
-        Self {
-            json: json.into(),
-            items,
-            tokens,
+    pub fn new(open: &str, elements: &[Arc<Element>], close: &str, tags: Tally) -> Option<Self> {
+        if elements.is_empty() {
+            return None;
         }
+        let inner: usize = elements.iter().map(|e| e.json.len()).sum();
+        let mut json = BytesMut::with_capacity(open.len() + inner + close.len());
+        json.extend_from_slice(open.as_bytes());
+        elements
+            .iter()
+            .for_each(|e| json.extend_from_slice(&e.json));
+        json.extend_from_slice(close.as_bytes());
+        let places = elements.iter().map(|e| Place {
+            id: e.id,
+            bytes: short(e.json.len()),
+            cost: e.cost,
+        });
+        Some(Self {
+            json: json.freeze(),
+            opens: short(open.len()),
+            places: places.collect(),
+            cost: elements.iter().fold(tags, |sum, e| sum.plus(e.cost)),
+        })
     }
 
     /// The text.
@@ -97,45 +116,46 @@ impl Enveloped {
 
     /// The memories, in their order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryId> {
-        self.items.iter().map(|item| item.id)
+        self.places.iter().map(|place| place.id)
     }
 
     /// What it costs.
     #[must_use]
-    pub fn tokens(&self) -> TokenCounts {
-        self.tokens
+    pub fn cost(&self) -> Tally {
+        self.cost
     }
 
     /// The same without the memories of `gone`; nothing when none is left.
     #[must_use]
     pub fn without(&self, gone: &[MemoryId]) -> Option<Self> {
-        if self.items.iter().all(|item| gone.contains(&item.id)) {
+        let left = |place: &&Place| !gone.contains(&place.id);
+        let places: Box<[Place]> = self.places.iter().filter(left).copied().collect();
+        if places.is_empty() {
             return None;
         }
         let mut json = BytesMut::with_capacity(self.json.len());
-        let (mut items, mut copied, mut cut) = (Vec::with_capacity(self.items.len()), 0, 0);
-        for item in &self.items {
-            if gone.contains(&item.id) {
-                let start = item.start as usize;
-                json.extend_from_slice(self.json.get(copied..start).unwrap_or_default());
-                copied = item.end as usize;
-                cut += item.end - item.start;
-            } else {
-                items.push(Item {
-                    start: item.start - cut,
-                    end: item.end - cut,
-                    ..*item
-                });
+        let mut rest = self.json.clone();
+        json.extend_from_slice(&rest.split_to(self.opens as usize));
+        for place in &self.places {
+            let element = rest.split_to(place.bytes as usize);
+            if left(&place) {
+                json.extend_from_slice(&element);
             }
         }
-        json.extend_from_slice(self.json.get(copied..).unwrap_or_default());
-        let tokens = self.tokens.scaled(json.len(), self.json.len());
+        json.extend_from_slice(&rest);
+        let lost = self.places.iter().filter(|p| !left(p));
         Some(Self {
             json: json.freeze(),
-            items: items.into(),
-            tokens,
+            cost: lost.fold(self.cost, |sum, p| sum.minus(p.cost)),
+            opens: self.opens,
+            places,
         })
     }
+}
+
+/// A length inside one envelope, which is far below the greatest one.
+fn short(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// The session-open snapshot: memories that stand highest whatever is asked.
@@ -161,7 +181,7 @@ pub struct StateDelta {
     /// The version it leads to.
     pub to: u32,
     /// What it costs.
-    pub tokens: TokenCounts,
+    pub cost: Tally,
 }
 
 impl Block {
@@ -214,16 +234,12 @@ impl Block {
         self.recall.iter().flat_map(Enveloped::ids)
     }
 
-    /// What it costs.
+    /// What it costs a model of `family`.
     #[must_use]
-    pub fn tokens(&self) -> TokenCounts {
-        let state = self
-            .state
-            .as_ref()
-            .map_or(TokenCounts::default(), |s| s.tokens);
-        self.recall
-            .as_ref()
-            .map_or(state, |r| r.tokens().plus(state))
+    pub fn tokens(&self, family: Family) -> u32 {
+        let recall = self.recall.as_ref().map_or(0, |r| r.cost().tokens(family));
+        let state = self.state.as_ref().map_or(0, |s| s.cost.tokens(family));
+        recall.saturating_add(state)
     }
 
     /// The first 16 bytes of the SHA-256 over its bytes.
@@ -295,7 +311,7 @@ pub struct OpeningParts {
     /// The snapshot behind it.
     pub snapshot: Option<Snapshot>,
     /// What head and line cost.
-    pub tokens: TokenCounts,
+    pub cost: Tally,
     /// Why it replaced another one.
     pub reason: Option<RotationReason>,
 }
@@ -335,6 +351,13 @@ impl Opening {
     #[must_use]
     pub fn sha256(&self) -> &[u8; 32] {
         &self.sha256
+    }
+
+    /// What the snapshot costs a model of `family`.
+    #[must_use]
+    pub fn snapshot_tokens(&self, family: Family) -> u32 {
+        let snapshot = self.parts.snapshot.as_ref();
+        snapshot.map_or(0, |s| s.cost().tokens(family))
     }
 
     /// The memories of the snapshot.

@@ -49,6 +49,7 @@ use lane::Standing;
 use render::{Pinned, Press};
 
 pub use flights::Flights;
+pub use render::Renderings;
 pub use seal::Envelope;
 
 /// Why the state of a session cannot be known: the reason that the response names.
@@ -180,6 +181,8 @@ impl Work<'_> {
             settings: &self.app.config.context,
             secret: &self.app.sessions.secret,
             counter: &self.app.counter,
+            renderings: &self.app.sessions.renderings,
+            family: self.subject.profile.family,
         }
     }
 
@@ -382,6 +385,7 @@ impl Work<'_> {
             .map(|(d, text)| Pinned {
                 version: d.version,
                 text,
+                hidden: self.view.hide_directive,
             });
         let opening = compose::bare(&self.press(), &self.owner, pinned);
         let mut plan = super::assemble::failed_plan(self.subject, directive.is_some());

@@ -17,7 +17,7 @@ const LANE_BYTES: usize = 512;
 /// What a settled turn weighs besides its block.
 const TURN_BYTES: usize = 72;
 /// What a memory in a block weighs besides its text.
-const ITEM_BYTES: usize = 24;
+const ITEM_BYTES: usize = 36;
 
 #[derive(Debug)]
 struct Settled {
