@@ -86,6 +86,8 @@ pub struct Frozen {
     checked: i64,
     last: Option<Sent>,
     trimmed: bool,
+    /// Whether the session has rows in the store.
+    recorded: bool,
     /// What the whole prompt was counted as.
     counted: Option<Estimate>,
     /// The directive by itself, for a request that may not send anything else.
@@ -112,7 +114,7 @@ impl Frozen {
     /// The turn that the request belongs to, if the session leaves a record.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         let (turn, _) = self.turns.last()?;
-        if self.opening.epoch == 0 || !leaves_record(&self.key.session, self.turns.len()) {
+        if !self.recorded {
             return None;
         }
         Some(Checkpoint {
@@ -400,16 +402,11 @@ impl Work<'_> {
             checked: 0,
             last: None,
             trimmed: false,
+            recorded: false,
             counted: None,
             bare: opening,
         }
     }
-}
-
-/// Whether a session has rows in the store. A conversation that may be a single question leaves none; with its second turn it has shown
-/// that it goes on. One that the client named has them from the start.
-fn leaves_record(session: &SessionKey, turns: usize) -> bool {
-    !is_derived(&session.id) || turns >= 2
 }
 
 /// The block of a turn that is known.

@@ -8,10 +8,10 @@ use super::compose::{Change, Composed};
 use super::lane::Standing;
 
 use super::super::Estimate;
-use super::{Frozen, Unknown, Work, leaves_record};
+use super::{Frozen, Unknown, Work};
 
 use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
-use crate::store::shared::{BlockFate, CacheError, Held, Known};
+use crate::store::shared::{BlockFate, CacheError, Held, Known, Sent};
 
 impl Work<'_> {
     /// Freezes what was composed; nothing when the epoch was rotated meanwhile and all has to be read again.
@@ -29,6 +29,7 @@ impl Work<'_> {
             plan,
         } = composed;
         let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
+        let mut recorded = false;
         if self.keep {
             let freezing = self.freeze(&opening, &change, &missing);
             let frozen = timeout_at(self.deadline.end, freezing)
@@ -45,7 +46,13 @@ impl Work<'_> {
             opening = held;
             take(&mut turns, &missing, winners);
             let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
-            self.note(&opening, &change, &turns, &fresh);
+            recorded = self.note(
+                &opening,
+                &change,
+                standing.held.last.as_ref(),
+                &turns,
+                &fresh,
+            );
         }
         let trimmed = standing
             .held
@@ -76,6 +83,7 @@ impl Work<'_> {
             checked: standing.held.checked,
             last: standing.held.last,
             trimmed,
+            recorded,
             counted: Some(counted),
         }))
     }
@@ -106,28 +114,31 @@ impl Work<'_> {
         Ok((held, winners))
     }
 
-    /// What happened, for events, metrics and the store. `fresh` are the messages of the turns that were not settled before.
+    /// What happened, for events, metrics and the store. `fresh` are the messages of the turns that were not settled before. Answers
+    /// whether the session has rows.
     fn note(
         &self,
         held: &Arc<Opening>,
         change: &Change,
+        last: Option<&Sent>,
         turns: &[(Turn, Outcome)],
         fresh: &[usize],
-    ) {
+    ) -> bool {
         match change {
             Change::Open => super::announce(self.app, held),
             Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
             Change::None | Change::Unfrozen => {}
         }
-        let count = turns.len();
-        // A session that was opened degraded has no row before it is opened in full.
-        if held.epoch == 0 || !leaves_record(&self.owner, count) {
-            return;
+        let opens = *change == Change::Open;
+        let unnamed = is_derived(&self.owner.id);
+        // A session that was opened degraded has no row before it is opened in full. One that the client did not name has none before it
+        // goes on: most such requests are single questions.
+        if held.epoch == 0 || (unnamed && opens) {
+            return false;
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        // What the first turn of an unnamed session had is recorded with the second.
-        let whole = *change == Change::Open || (is_derived(&self.owner.id) && count == 2);
+        let whole = opens || last.is_some_and(|last| !last.recorded);
         if whole {
             let lost = held.reason == Some(RotationReason::StateLost);
             records.opened(&self.key, held, lost, at);
@@ -137,6 +148,7 @@ impl Work<'_> {
                 records.settled(&self.key, turn, outcome, at);
             }
         }
+        true
     }
 
     /// What a request falls back to when nothing frozen may be sent: the same directive, and nothing else.
