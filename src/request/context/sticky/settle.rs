@@ -131,14 +131,17 @@ impl Work<'_> {
         }
         let opens = *change == Change::Open;
         let unnamed = is_derived(&self.owner.id);
+        let unrecorded = last.filter(|last| !last.recorded);
         // A session that was opened degraded has no row before it is opened in full. One that the client did not name has none before it
-        // goes on: most such requests are single questions.
-        if held.epoch == 0 || (unnamed && opens) {
+        // goes on: most such requests are single questions, and a question asked again is still one.
+        let goes_on = |last: &Sent| self.chain.links().len() > last.messages;
+        if held.epoch == 0 || (unnamed && (opens || unrecorded.is_some_and(|last| !goes_on(last))))
+        {
             return false;
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        let whole = opens || last.is_some_and(|last| !last.recorded);
+        let whole = opens || unrecorded.is_some();
         if whole {
             let lost = held.reason == Some(RotationReason::StateLost);
             records.opened(&self.key, held, lost, at);
