@@ -71,91 +71,134 @@ struct Place {
     cost: Tally,
 }
 
-/// Memories inside one envelope, as the inside of a JSON string: it is spliced into a request as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enveloped {
+/// Memories one after the other. Sessions that open with the same ones share them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Elements {
     json: Bytes,
-    /// Bytes before the first memory.
-    opens: u32,
     places: Box<[Place]>,
     cost: Tally,
 }
 
-impl Enveloped {
-    /// Puts `elements` between an opening and a closing tag, both the insides of JSON strings that cost `tags`. Nothing is no envelope.
+impl Elements {
+    /// Puts elements together; nothing is no list.
     #[must_use]
-    pub fn new(open: &str, elements: &[Arc<Element>], close: &str, tags: Tally) -> Option<Self> {
-        if elements.is_empty() {
-            return None;
-        }
-        let inner: usize = elements.iter().map(|e| e.json.len()).sum();
-        let mut json = BytesMut::with_capacity(open.len() + inner + close.len());
-        json.extend_from_slice(open.as_bytes());
+    pub fn new(elements: &[Arc<Element>]) -> Option<Self> {
+        let cost = elements.iter().map(|e| e.cost).reduce(Tally::plus)?;
+        let bytes = elements.iter().map(|e| e.json.len()).sum();
+        let mut json = BytesMut::with_capacity(bytes);
         elements
             .iter()
             .for_each(|e| json.extend_from_slice(&e.json));
-        json.extend_from_slice(close.as_bytes());
         let places = elements.iter().map(|e| Place {
             id: e.id,
-            bytes: short(e.json.len()),
+            bytes: u32::try_from(e.json.len()).unwrap_or(u32::MAX),
             cost: e.cost,
         });
         Some(Self {
             json: json.freeze(),
-            opens: short(open.len()),
             places: places.collect(),
-            cost: elements.iter().fold(tags, |sum, e| sum.plus(e.cost)),
+            cost,
         })
     }
 
-    /// The text.
+    /// Its bytes.
     #[must_use]
-    pub fn json(&self) -> &Bytes {
-        &self.json
+    pub fn len(&self) -> usize {
+        self.json.len()
+    }
+
+    /// Never: nothing is no list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.json.is_empty()
+    }
+
+    /// The same without the memories of `gone`; nothing when none is left.
+    fn without(&self, gone: &[MemoryId]) -> Option<Self> {
+        let left = |place: &&Place| !gone.contains(&place.id);
+        let places: Box<[Place]> = self.places.iter().filter(left).copied().collect();
+        let cost = places.iter().map(|p| p.cost).reduce(Tally::plus)?;
+        let mut json = BytesMut::with_capacity(self.json.len());
+        let mut rest = self.json.clone();
+        for place in &self.places {
+            let element = rest.split_to((place.bytes as usize).min(rest.len()));
+            if left(&place) {
+                json.extend_from_slice(&element);
+            }
+        }
+        Some(Self {
+            json: json.freeze(),
+            places,
+            cost,
+        })
+    }
+}
+
+/// Memories inside one envelope, as the inside of a JSON string: it is spliced into a request as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enveloped {
+    open: Bytes,
+    elements: Arc<Elements>,
+    close: &'static str,
+    tags: Tally,
+}
+
+impl Enveloped {
+    /// Puts `elements` between an opening and a closing tag, both the insides of JSON strings that cost `tags`.
+    #[must_use]
+    pub fn new(
+        open: impl Into<Bytes>,
+        elements: Arc<Elements>,
+        close: &'static str,
+        tags: Tally,
+    ) -> Self {
+        Self {
+            open: open.into(),
+            elements,
+            close,
+            tags,
+        }
+    }
+
+    /// The text, in pieces.
+    #[must_use]
+    pub fn pieces(&self) -> [Bytes; 3] {
+        let close = Bytes::from_static(self.close.as_bytes());
+        [self.open.clone(), self.elements.json.clone(), close]
     }
 
     /// The memories, in their order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryId> {
-        self.places.iter().map(|place| place.id)
+        self.elements.places.iter().map(|place| place.id)
     }
 
     /// What it costs.
     #[must_use]
     pub fn cost(&self) -> Tally {
-        self.cost
+        self.elements.cost.plus(self.tags)
+    }
+
+    /// The bytes that it does not share with other sessions, and the memories in it.
+    #[must_use]
+    pub fn held(&self) -> (usize, usize) {
+        let shared = Arc::strong_count(&self.elements) > 1;
+        let own = if shared { 0 } else { self.elements.len() };
+        let places = if shared {
+            0
+        } else {
+            self.elements.places.len()
+        };
+        (self.open.len() + own, places)
     }
 
     /// The same without the memories of `gone`; nothing when none is left.
     #[must_use]
     pub fn without(&self, gone: &[MemoryId]) -> Option<Self> {
-        let left = |place: &&Place| !gone.contains(&place.id);
-        let places: Box<[Place]> = self.places.iter().filter(left).copied().collect();
-        if places.is_empty() {
-            return None;
-        }
-        let mut json = BytesMut::with_capacity(self.json.len());
-        let mut rest = self.json.clone();
-        json.extend_from_slice(&rest.split_to(self.opens as usize));
-        for place in &self.places {
-            let element = rest.split_to(place.bytes as usize);
-            if left(&place) {
-                json.extend_from_slice(&element);
-            }
-        }
-        json.extend_from_slice(&rest);
-        let lost = self.places.iter().filter(|p| !left(p));
         Some(Self {
-            json: json.freeze(),
-            cost: lost.fold(self.cost, |sum, p| sum.minus(p.cost)),
-            opens: self.opens,
-            places,
+            elements: Arc::new(self.elements.without(gone)?),
+            ..self.clone()
         })
     }
-}
-
-/// A length inside one envelope, which is far below the greatest one.
-fn short(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// The session-open snapshot: memories that stand highest whatever is asked.
@@ -193,8 +236,12 @@ impl Block {
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Self> {
-        let pieces = recall.as_ref().map(Enveloped::json);
-        let whole = digest(pieces.into_iter().chain(state.as_ref().map(|s| &s.json)));
+        let recalled = recall.iter().flat_map(Enveloped::pieces);
+        let whole = digest(
+            recalled
+                .chain([STATE])
+                .chain(state.iter().map(|s| s.json.clone())),
+        );
         let digest = *whole.first_chunk()?;
         (recall.is_some() || state.is_some()).then_some(Self {
             owner,
@@ -335,9 +382,12 @@ impl Opening {
     /// Region A of these parts.
     #[must_use]
     pub fn new(parts: OpeningParts) -> Self {
-        let snapshot = parts.snapshot.as_ref().map(Enveloped::json);
-        let pieces = [Some(&parts.head), Some(&parts.line), snapshot];
-        let sha256 = digest(pieces.into_iter().flatten());
+        let snapshot = parts.snapshot.iter().flat_map(Enveloped::pieces);
+        let sha256 = digest(
+            [parts.head.clone(), parts.line.clone()]
+                .into_iter()
+                .chain(snapshot),
+        );
         Self { parts, sha256 }
     }
 
@@ -378,12 +428,12 @@ impl Opening {
     }
 }
 
-/// SHA-256 over pieces, each with its length, so that no two lists of them run together.
-fn digest<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> [u8; 32] {
+/// Before the working state in a block's digest: no JSON string holds this byte unescaped, so where one part ends is part of the digest.
+const STATE: Bytes = Bytes::from_static(b"\0");
+
+/// SHA-256 over pieces, one after the other.
+fn digest(pieces: impl Iterator<Item = Bytes>) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for piece in pieces {
-        hash.update((piece.len() as u64).to_le_bytes());
-        hash.update(piece);
-    }
+    pieces.for_each(|piece| hash.update(&piece));
     hash.finalize().into()
 }

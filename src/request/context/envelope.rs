@@ -11,7 +11,7 @@ use super::regions::{RecallText, RegionB, Section, StateText};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, Source, push_escaped};
 use crate::openai::edits::json_inner;
-use crate::session::{Block, Element, Enveloped, SessionNonce};
+use crate::session::{Block, Element, Elements, Enveloped, SessionNonce};
 use crate::tokens::{Counter, Family, Tally};
 
 /// Most tokens of an envelope without its memories, in tokens of either exact family: nonce and assembly id, a token a byte, and the tags.
@@ -24,24 +24,20 @@ pub const ELEMENT_TOKENS: u32 = 40;
 pub fn recall(
     nonce: &SessionNonce,
     assembly: &str,
-    elements: &[Arc<Element>],
+    elements: Arc<Elements>,
     family: Family,
-) -> Option<Enveloped> {
+) -> Enveloped {
     let nonce = nonce.as_str();
     // Both are URL-safe base64: nothing in them needs escaping.
     let open = format!("<ibex_recall nonce=\\\"{nonce}\\\" turn=\\\"{assembly}\\\">\\n");
-    Enveloped::new(&open, elements, "</ibex_recall>", tags(family))
+    Enveloped::new(open, elements, "</ibex_recall>", tags(family))
 }
 
 /// The memories that a session opens with.
 #[must_use]
-pub fn snapshot(
-    nonce: &SessionNonce,
-    elements: &[Arc<Element>],
-    family: Family,
-) -> Option<Enveloped> {
+pub fn snapshot(nonce: &SessionNonce, elements: Arc<Elements>, family: Family) -> Enveloped {
     let open = format!("<ibex_snapshot nonce=\\\"{}\\\">\\n", nonce.as_str());
-    Enveloped::new(&open, elements, "</ibex_snapshot>", tags(family))
+    Enveloped::new(open, elements, "</ibex_snapshot>", tags(family))
 }
 
 /// What the tags of an envelope cost at most.
@@ -115,10 +111,10 @@ fn day(time: Timestamp) -> String {
 pub fn pieces(block: &Block) -> Vec<bytes::Bytes> {
     let mut section = Section::<RegionB>::default();
     if let Some(recall) = block.recall() {
-        section.put(&RecallText::recall(recall.json().clone()));
+        section.put(&RecallText::recall(recall.pieces()));
     }
     if let Some(state) = block.state() {
-        section.put(&StateText::working_state(state.json.clone()));
+        section.put(&StateText::working_state([state.json.clone()]));
     }
     section.pieces()
 }

@@ -14,17 +14,21 @@ use crate::openai::edits::json_inner;
 use crate::request::context::{envelope, regions};
 use crate::session::working_state::{self, WorkingState};
 use crate::session::{
-    Anchor, Block, Element, Enveloped, Opening, OpeningParts, RotationReason, SessionKey,
+    Anchor, Block, Element, Elements, Enveloped, Opening, OpeningParts, RotationReason, SessionKey,
     SessionSecret, StateDelta,
 };
 use crate::tokens::{Counter, Family, Tally};
 
-/// Rendered text that many sessions share: heads by directive version, elements by memory. Bounded in bytes.
+/// Rendered text that many sessions share: heads by directive version, memories, and the snapshots they make up. Bounded in bytes.
 #[derive(Clone)]
 pub struct Renderings {
     heads: Cache<HeadKey, Arc<Head>, RandomState>,
-    elements: Cache<(MemoryId, i64, Family), Arc<Element>, RandomState>,
+    elements: Cache<Key, Arc<Element>, RandomState>,
+    snapshots: Cache<Vec<Key>, Arc<Elements>, RandomState>,
 }
+
+/// A memory at a revision, counted for a model.
+type Key = (MemoryId, i64, Family);
 
 type HeadKey = (OrgId, AgentId, Option<u32>, Family);
 
@@ -34,7 +38,7 @@ struct Head {
     cost: Tally,
 }
 
-/// Bytes of each of the two.
+/// Bytes of each of the three.
 const KEPT: u64 = 32 << 20;
 /// What an entry weighs besides its text.
 const ENTRY: usize = 128;
@@ -57,6 +61,10 @@ impl Default for Renderings {
                 .max_capacity(KEPT)
                 .weigher(move |_, element: &Arc<Element>| weight(element.json.len()))
                 .build_with_hasher(RandomState::default()),
+            snapshots: Cache::builder()
+                .max_capacity(KEPT)
+                .weigher(move |_, elements: &Arc<Elements>| weight(elements.len()))
+                .build_with_hasher(RandomState::default()),
         }
     }
 }
@@ -65,6 +73,7 @@ impl Renderings {
     /// Drops every rendered memory: one was forgotten, and its text must not stay.
     pub fn forget(&self) {
         self.elements.invalidate_all();
+        self.snapshots.invalidate_all();
     }
 }
 
@@ -109,14 +118,14 @@ impl Press<'_> {
     ) -> Opening {
         let nonce = self.secret.nonce(owner, epoch.nonce);
         let head = self.head(owner, directive);
-        let elements = self.elements(snapshot);
+        let snapshot = self.snapshot(snapshot);
         Opening::new(OpeningParts {
             owner: Arc::clone(owner),
             epoch: epoch.number,
             nonce_epoch: epoch.nonce,
             directive: directive.map(|d| d.version),
             line: regions::session_line(nonce.as_str()),
-            snapshot: envelope::snapshot(&nonce, &elements, self.family),
+            snapshot: snapshot.map(|elements| envelope::snapshot(&nonce, elements, self.family)),
             cost: head.cost.plus(Tally::given(self.family, LINE_TOKENS)),
             head: head.json.clone(),
             nonce,
@@ -150,12 +159,10 @@ impl Press<'_> {
         anchor: &Anchor,
         memories: &[&Memory],
     ) -> Option<Enveloped> {
-        if memories.is_empty() {
-            return None;
-        }
+        let elements = Arc::new(Elements::new(&self.elements(memories))?);
         let nonce = self.secret.nonce(owner, nonce_epoch);
         let assembly = self.secret.assembly(anchor);
-        envelope::recall(&nonce, &assembly, &self.elements(memories), self.family)
+        Some(envelope::recall(&nonce, &assembly, elements, self.family))
     }
 
     /// A change of the working state; nothing when there is none.
@@ -208,6 +215,19 @@ impl Press<'_> {
         let version = directive.map(|d| d.version);
         let key = (owner.org, owner.agent, version, self.family);
         self.renderings.heads.get_with(key, write)
+    }
+
+    /// Sessions that open with the same memories share their text.
+    fn snapshot(&self, memories: &[&Memory]) -> Option<Arc<Elements>> {
+        let write = || Some(Arc::new(Elements::new(&self.elements(memories))?));
+        if !self.counter.is_ready(self.family) {
+            return write();
+        }
+        let key: Vec<Key> = memories
+            .iter()
+            .map(|m| (m.id, m.revision, self.family))
+            .collect();
+        self.renderings.snapshots.optionally_get_with(key, write)
     }
 
     fn elements(&self, memories: &[&Memory]) -> Vec<Arc<Element>> {

@@ -198,7 +198,10 @@ impl LaneState {
 
     /// What it weighs, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let enveloped = |e: &Enveloped| e.json().len() + e.ids().len() * ITEM_BYTES;
+        let enveloped = |e: &Enveloped| {
+            let (bytes, memories) = e.held();
+            bytes + memories * ITEM_BYTES
+        };
         let blocks: usize = self
             .turns
             .values()
