@@ -2,3 +2,4 @@
 
 mod hard_gate;
 mod law;
+mod races;
