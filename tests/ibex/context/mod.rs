@@ -9,3 +9,4 @@ mod reader;
 mod reads;
 mod record;
 mod templates;
+mod stable;
