@@ -94,8 +94,13 @@ impl SessionCache for Jostling {
         self.around(self.cache.restore(key, opening, turns)).await
     }
 
-    async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError> {
-        self.around(self.cache.open(key, opening)).await
+    async fn open(
+        &self,
+        key: &LaneKey,
+        opening: Arc<Opening>,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
+        self.around(self.cache.open(key, opening, turns)).await
     }
 
     async fn settle(
@@ -119,8 +124,8 @@ impl SessionCache for Jostling {
             .await
     }
 
-    async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError> {
-        self.around(self.cache.memories(key)).await
+    async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError> {
+        self.around(self.cache.turns(key)).await
     }
 
     async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError> {
