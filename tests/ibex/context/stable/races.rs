@@ -12,7 +12,7 @@ use http::HeaderMap;
 use ibex::app::{App, Seams};
 use ibex::auth::{Principal, Scope, operator_principal};
 use ibex::config::Config;
-use ibex::ids::{AgentId, MemoryId, OrgId};
+use ibex::ids::{AgentId, OrgId};
 use ibex::memory::search::{BranchError, ColdBranch, Hit, HotBranch, Query};
 use ibex::memory::{Memory, PartitionKey};
 use ibex::openai::ChatRequest;
