@@ -364,3 +364,6 @@ fn digest<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> [u8; 32] {
     }
     hash.finalize().into()
 }
+
+#[cfg(test)]
+mod tests;
