@@ -122,6 +122,8 @@ fn a_block_keeps_its_state_and_nonce_when_its_memories_leave() {
         (None, block.state(), 2)
     );
     assert_ne!(slim.digest(), block.digest());
+    let known = block.known_at(7);
+    assert_eq!(known.without(&[id(0)]).unwrap().as_of(), 7);
     let alone = Block::new(owner(), 2, Some(enveloped(&["one"])), None).unwrap();
     assert_eq!(alone.without(&[id(0)]), None);
     assert_eq!(Block::new(owner(), 2, None, None), None);

@@ -89,11 +89,11 @@ pub trait SessionCache: Send + Sync + Debug {
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<(), CacheError>;
 
-    /// Puts Region A if the lane has none, and answers with the one that holds.
+    /// Puts Region A if the lane has none, and answers with the one that holds: the very same one when this call has put it.
     async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError>;
 
     /// Settles turns that are not settled, and answers with what holds for each. `nonce_epoch` is the one that blocks among them were
-    /// rendered under.
+    /// rendered under. From now on the lane is not known to be checked any further than the blocks that were put.
     ///
     /// [`CacheError::Rotated`] when the lane's nonce is another one by now.
     async fn settle(
@@ -103,7 +103,8 @@ pub trait SessionCache: Send + Sync + Debug {
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<Vec<Outcome>, CacheError>;
 
-    /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first.
+    /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first. It is the very
+    /// same one when this call has put it.
     async fn rotate(
         &self,
         key: &LaneKey,
@@ -115,7 +116,8 @@ pub trait SessionCache: Send + Sync + Debug {
     /// Every memory that the lane holds, on whatever branch.
     async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError>;
 
-    /// Notes that no memory forgotten up to this revision is left in the lane.
+    /// Notes that no memory forgotten up to this revision is left in the lane, unless something was settled since its memories were asked
+    /// for.
     async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError>;
 
     /// Notes what was sent.

@@ -123,14 +123,16 @@ impl Press<'_> {
         })
     }
 
-    /// A whole block.
+    /// A whole block of memories that are known at this revision of the store.
     pub(super) fn block(
         owner: &Arc<SessionKey>,
         nonce_epoch: u32,
+        known: i64,
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Arc<Block>> {
-        Block::new(Arc::clone(owner), nonce_epoch, recall, state).map(Arc::new)
+        let block = Block::new(Arc::clone(owner), nonce_epoch, recall, state)?;
+        Some(Arc::new(block.known_at(known)))
     }
 
     /// Counted exactly where the vocabulary is known, and from the cache: every session of an agent has the same head.

@@ -92,8 +92,8 @@ impl Frozen {
         let failed = |_| "fence=error";
         let fence = app.store.forget_fence(&partitions).map_err(failed)?;
         let cache = &app.sessions.cache;
-        // What is new came from the index, which knows of everything up to the revision that it has applied.
-        let new_is_current = self.used.is_empty() || fence <= app.applied();
+        // What is new came from the index, which knew of everything up to this revision when it was asked.
+        let new_is_current = self.used.is_empty() || fence <= self.known;
         if fence <= self.checked && new_is_current {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Frozen {
                     .cache
                     .rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
             let held = rotating.await.map_err(|_| "fence=error")?;
-            if held == next {
+            if Arc::ptr_eq(&held, &next) {
                 super::announce(app, &held);
                 let at = app.clock.now();
                 app.sessions.records.opened(&self.key, &held, false, at);

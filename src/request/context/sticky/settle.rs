@@ -26,9 +26,11 @@ impl Work<'_> {
             change,
             mut turns,
             used,
+            known,
             plan,
         } = composed;
         let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
+        let mut checked = standing.held.checked;
         if self.keep {
             let freezing = self.freeze(&opening, &change, &missing);
             let frozen = timeout_at(self.deadline.end, freezing)
@@ -39,12 +41,19 @@ impl Work<'_> {
                 Err(CacheError::Rotated) => return Ok(None),
                 Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
             };
+            if !self.are_own(Some(&held), winners.iter().filter_map(Outcome::block)) {
+                return Err(Unknown("session=error"));
+            }
             if held.nonce_epoch != opening.nonce_epoch {
                 return Ok(None);
             }
+            let won = Arc::ptr_eq(&held, &opening);
+            // What another request has put was not part of what this one read.
+            checked = checked.min(seen_at(won, &missing, &winners));
             opening = held;
             take(&mut turns, &missing, winners);
             let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
+            let change = if won { change } else { Change::None };
             self.note(&opening, &change, &turns, &fresh);
         }
         let trimmed = standing
@@ -73,7 +82,8 @@ impl Work<'_> {
             turns,
             used,
             plan,
-            checked: standing.held.checked,
+            checked,
+            known,
             last: standing.held.last,
             trimmed,
             counted: Some(counted),
@@ -126,8 +136,9 @@ impl Work<'_> {
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        // What the first turn of an unnamed session had is recorded with the second.
-        let whole = *change == Change::Open || (is_derived(&self.owner.id) && count == 2);
+        // What the first turn of an unnamed session had is recorded with the next one of this lane.
+        let unrecorded = is_derived(&self.owner.id) && count.saturating_sub(fresh.len()) <= 1;
+        let whole = *change == Change::Open || (unrecorded && !fresh.is_empty());
         if whole {
             let lost = held.reason == Some(RotationReason::StateLost);
             records.opened(&self.key, held, lost, at);
@@ -159,6 +170,14 @@ fn missing(held: &Held, turns: &[(Turn, Outcome)]) -> Vec<(Turn, Outcome)> {
         .filter(|(_, known)| !known)
         .map(|(turn, _)| turn.clone())
         .collect()
+}
+
+/// The store's revision up to which what others have put in the place of what was offered is checked.
+fn seen_at(opened: bool, offered: &[(Turn, Outcome)], winners: &[Outcome]) -> i64 {
+    let others = offered.iter().zip(winners).filter(|((_, o), w)| o != *w);
+    let blocks = others.filter_map(|(_, winner)| winner.block());
+    let least = if opened { i64::MAX } else { 0 };
+    blocks.map(|block| block.as_of()).fold(least, i64::min)
 }
 
 /// Puts the winners in the place of what was offered.

@@ -33,6 +33,8 @@ pub(super) struct LaneState {
     opening: Option<Arc<Opening>>,
     turns: HashMap<ChainHash, Settled, RandomState>,
     settled: u64,
+    /// How many were settled when the lane was last asked for its memories.
+    asked: u64,
     checked: i64,
     last: Option<Sent>,
     touched: Instant,
@@ -44,6 +46,7 @@ impl LaneState {
             opening: None,
             turns: HashMap::default(),
             settled: 0,
+            asked: 0,
             checked: 0,
             last: None,
             touched: Instant::now(),
@@ -62,8 +65,11 @@ impl LaneState {
         self.opening.as_ref()
     }
 
+    /// What was settled after the lane was asked for its memories has not been checked with them.
     pub(super) fn note_checked(&mut self, revision: i64) {
-        self.checked = self.checked.max(revision);
+        if self.settled == self.asked {
+            self.checked = self.checked.max(revision);
+        }
     }
 
     pub(super) fn note_sent(&mut self, sent: Sent) {
@@ -127,7 +133,10 @@ impl LaneState {
     }
 
     pub(super) fn open(&mut self, opening: Arc<Opening>) -> Arc<Opening> {
-        Arc::clone(self.opening.get_or_insert(opening))
+        Arc::clone(self.opening.get_or_insert_with(|| {
+            self.checked = 0;
+            opening
+        }))
     }
 
     pub(super) fn settle(
@@ -148,7 +157,12 @@ impl LaneState {
                     anchor: turn.anchor,
                     number,
                 });
-                self.settled += u64::from(settled.number == number);
+                let is_new = settled.number == number;
+                self.settled += u64::from(is_new);
+                // A search may have been behind the store: the lane is no better known than its newest block.
+                if let (true, Some(block)) = (is_new, settled.outcome.block()) {
+                    self.checked = self.checked.min(block.as_of());
+                }
                 settled.outcome.clone()
             })
             .collect();
@@ -187,7 +201,8 @@ impl LaneState {
         opening
     }
 
-    pub(super) fn memories(&self) -> Vec<MemoryId> {
+    pub(super) fn memories(&mut self) -> Vec<MemoryId> {
+        self.asked = self.settled;
         let blocks = self.turns.values().filter_map(|s| s.outcome.block());
         let mut ids: Vec<MemoryId> = blocks.flat_map(|b| b.ids()).collect();
         ids.extend(self.opening.iter().flat_map(|o| o.ids()));

@@ -368,3 +368,31 @@ async fn cleared_it_knows_nothing() {
     cache.clear();
     assert!(cache.read(&key, &[]).await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_lane_is_no_better_checked_than_its_newest_block() {
+    let (cache, key) = (cache(), key("trip"));
+    cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
+    cache.memories(&key).await.unwrap();
+    cache.checked(&key, 9).await.unwrap();
+    let known_at = |revision, n| {
+        let owner = Arc::new(key.session.clone());
+        let block = Block::new(owner, 1, Some(enveloped(&[n])), None).unwrap();
+        Outcome::Block(Arc::new(block.known_at(revision)))
+    };
+    let settle = async |n, outcome| {
+        let settled = cache.settle(&key, 1, vec![(turn(n, n), outcome)]);
+        settled.await.unwrap();
+        held(&cache, &key, &[]).await.checked
+    };
+    assert_eq!(settle(1, Outcome::Nothing).await, 9);
+    assert_eq!(settle(2, known_at(12, 2)).await, 9);
+    assert_eq!(settle(2, known_at(1, 2)).await, 9, "it was not put");
+    assert_eq!(settle(3, known_at(5, 3)).await, 5);
+    cache.checked(&key, 9).await.unwrap();
+    let unchanged = held(&cache, &key, &[]).await.checked;
+    assert_eq!(unchanged, 5, "nobody who checked knew of the new block");
+    cache.memories(&key).await.unwrap();
+    cache.checked(&key, 9).await.unwrap();
+    assert_eq!(held(&cache, &key, &[]).await.checked, 9);
+}
