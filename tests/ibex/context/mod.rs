@@ -8,3 +8,4 @@ mod outcomes;
 mod reader;
 mod reads;
 mod record;
+mod stable;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ibex::app::{App, Seams};
 use ibex::auth::Permissions;
@@ -14,6 +15,7 @@ use ibex::request::resolution::directive::DirectiveBranch;
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
 use ibex::server::listen;
 use ibex::store::keys::ServerKeys;
+use ibex::store::shared::SessionCache;
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
 use tempfile::TempDir;
@@ -29,7 +31,11 @@ pub(crate) struct Overrides {
     pub(crate) cold: Option<Arc<dyn ColdBranch>>,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) sessions: Option<Arc<dyn SessionCache>>,
 }
+
+/// More than a service needs to stop.
+const STOPPING: Duration = Duration::from_secs(20);
 
 /// A running service. Dropping it stops the listener.
 pub(crate) struct TestApp {
@@ -41,7 +47,7 @@ pub(crate) struct TestApp {
     pub(crate) token: String,
     pub(crate) address: SocketAddr,
     stop: CancellationToken,
-    _folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Drop for TestApp {
@@ -62,7 +68,42 @@ impl TestApp {
         edit: impl FnOnce(&mut Config),
         overrides: Overrides,
     ) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+        let mut this = Self::over(folder, upstream, edit, overrides).await;
+        this.create_org(this.org).await;
+        this.create_agent(this.org, this.agent).await;
+        this.token = this.mint(this.org, None, None, Permissions::all()).await;
+        this
+    }
+
+    /// Stops the service in the ordinary way and starts another one over the same store and keys: what is in memory is gone, and who
+    /// asks is the same.
+    pub(crate) async fn restarted(
+        self,
+        upstream: &str,
+        edit: impl FnOnce(&mut Config),
+        overrides: Overrides,
+    ) -> Self {
+        self.app.sessions.records.flushed().await;
+        self.stop.cancel();
+        let left = self.app.tasks.drain(STOPPING).await;
+        assert_eq!(left, 0, "everything that ran has ended");
+        self.store.close().await.expect("the store closes");
+        let folder = Arc::clone(&self.folder);
+        let mut next = Self::over(folder, upstream, edit, overrides).await;
+        next.org = self.org;
+        next.agent = self.agent;
+        next.token.clone_from(&self.token);
+        next
+    }
+
+    /// A service over whatever is in the folder; nobody has a right to it yet.
+    async fn over(
+        folder: Arc<TempDir>,
+        upstream: &str,
+        edit: impl FnOnce(&mut Config),
+        overrides: Overrides,
+    ) -> Self {
         let mut config = Config::default();
         config.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         config.store.path = folder.path().join("ibex.db");
@@ -75,14 +116,15 @@ impl TestApp {
         config.providers.insert("openai".to_owned(), provider);
         edit(&mut config);
         let store =
-            Arc::new(SqliteStore::open(&config.store.path, &config.store).expect("a fresh store"));
+            Arc::new(SqliteStore::open(&config.store.path, &config.store).expect("a store"));
         let keys = ServerKeys::load_or_create(&config.store.path, &config.keys, &SystemEntropy)
-            .expect("fresh keys");
+            .expect("keys");
         let mut seams = Seams::over(store.clone(), keys);
         seams.directives = overrides.directives;
         seams.hot = overrides.hot;
         seams.cold = overrides.cold;
         seams.embedder = overrides.embedder;
+        seams.sessions = overrides.sessions;
         if let Some(clock) = overrides.clock {
             seams.clock = clock;
         }
@@ -95,21 +137,16 @@ impl TestApp {
         app.tasks.spawn(async move {
             listening.serve(told).await;
         });
-        let (org, agent) = (OrgId::new(), AgentId::new());
-        let mut this = Self {
+        Self {
             app,
             store,
-            org,
-            agent,
+            org: OrgId::new(),
+            agent: AgentId::new(),
             token: String::new(),
             address,
             stop,
-            _folder: folder,
-        };
-        this.create_org(org).await;
-        this.create_agent(org, agent).await;
-        this.token = this.mint(org, None, None, Permissions::all()).await;
-        this
+            folder,
+        }
     }
 
     pub(crate) async fn create_org(&self, id: OrgId) {

@@ -1,0 +1,8 @@
+//! The `stable` layout, seen from outside: what was sent once in a session is sent again byte for byte.
+
+mod blocks;
+mod epochs;
+mod forget;
+mod gate;
+mod isolation;
+mod scene;
