@@ -106,7 +106,10 @@ impl Follower {
             .await
         {
             Ok(Some(memory)) => index.upsert(memory),
-            Ok(None) => index.remove(partition, id),
+            Ok(None) => {
+                index.remove(partition, id);
+                self.app.sessions.renderings.forget();
+            }
             // One row that cannot be read must not hold up every change behind it.
             Err(StoreError::Damaged(what)) => {
                 tracing::error!(
@@ -123,5 +126,6 @@ impl Follower {
         self.app.verifier.invalidate_all();
         self.app.cached_directives.invalidate_all();
         self.app.index.invalidate_all();
+        self.app.sessions.renderings.forget();
     }
 }

@@ -1,7 +1,7 @@
 //! The chain: what a request's messages hash to, message by message, so that a turn is known again whatever the client's spelling.
 
+use highway::{HighwayHash, HighwayHasher, Key};
 use hmac::Mac;
-use sha2::{Digest, Sha256};
 
 use crate::ids::OrgId;
 use crate::openai::ChatRequest;
@@ -138,25 +138,28 @@ enum Purpose {
     Prefix,
 }
 
-/// The hash that everything of one request starts from.
+/// The key that everything of one request is hashed under: derived for the organisation, so no tenant can find out what another's messages
+/// hash to, or find two of its own that hash alike.
 ///
-/// A key of the organisation's own fills its first block. That makes a keyed hash of plain SHA-256, at half the cost of an HMAC for
-/// what is as short as a link; half of each digest is cut off, so that nobody can go on from where one ends.
-struct Keyed(Sha256);
+/// HighwayHash, because every request is hashed whole: it is keyed, strong and some six times as fast as SHA-256 on this input. What must
+/// withstand more (names of sessions, nonces) goes through an HMAC besides.
+struct Keyed(Key);
 
 impl Keyed {
     fn new(org: OrgId, secret: &SessionSecret) -> Self {
         let mut mac = secret.keyed("chain");
         mac.update(org.as_bytes());
-        let mut hash = Sha256::new();
-        hash.update(mac.finalize().into_bytes());
-        hash.update([0; 32]);
-        Self(hash)
+        let mut key = [0; 4];
+        let bytes = mac.finalize().into_bytes();
+        for (word, bytes) in key.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Self(Key(key))
     }
 
     fn begin(&self, purpose: Purpose) -> Running<'_> {
-        let mut hash = self.0.clone();
-        hash.update([purpose as u8]);
+        let mut hash = HighwayHasher::new(self.0);
+        hash.append(&[purpose as u8]);
         Running {
             keyed: self,
             purpose,
@@ -192,12 +195,12 @@ impl Keyed {
 struct Running<'k> {
     keyed: &'k Keyed,
     purpose: Purpose,
-    hash: Sha256,
+    hash: HighwayHasher,
 }
 
 impl Sink for Running<'_> {
     fn feed(&mut self, bytes: &[u8]) {
-        self.hash.update(bytes);
+        self.hash.append(bytes);
     }
 
     fn nested(&self) -> Self {
@@ -205,11 +208,8 @@ impl Sink for Running<'_> {
     }
 
     fn digest(self) -> Hash {
-        let mut hash = Hash::default();
-        hash.iter_mut()
-            .zip(self.hash.finalize())
-            .for_each(|(slot, byte)| *slot = byte);
-        hash
+        let [low, high] = self.hash.finalize128();
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is frozen: rendered text with the places of the memories in it, so that one of them can leave without the rest changing.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{SessionKey, SessionNonce};
 use crate::ids::MemoryId;
-use crate::tokens::TokenCounts;
+use crate::tokens::{Family, Tally};
 
 /// Why an epoch replaced another one (design, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -52,88 +52,151 @@ impl RotationReason {
     }
 }
 
-/// One memory inside an envelope.
+/// One memory, rendered: the same bytes in every envelope that it stands in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// Which.
+    pub id: MemoryId,
+    /// The inside of a JSON string.
+    pub json: Bytes,
+    /// What it costs.
+    pub cost: Tally,
+}
+
+/// Where a memory stands in its envelope, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Item {
+struct Place {
     id: MemoryId,
-    start: u32,
-    end: u32,
+    bytes: u32,
+    cost: Tally,
+}
+
+/// Memories one after the other. Sessions that open with the same ones share them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Elements {
+    json: Bytes,
+    places: Box<[Place]>,
+    cost: Tally,
+}
+
+impl Elements {
+    /// Puts elements together; nothing is no list.
+    #[must_use]
+    pub fn new(elements: &[Arc<Element>]) -> Option<Self> {
+        let cost = elements.iter().map(|e| e.cost).reduce(Tally::plus)?;
+        let bytes = elements.iter().map(|e| e.json.len()).sum();
+        let mut json = BytesMut::with_capacity(bytes);
+        elements
+            .iter()
+            .for_each(|e| json.extend_from_slice(&e.json));
+        let places = elements.iter().map(|e| Place {
+            id: e.id,
+            bytes: u32::try_from(e.json.len()).unwrap_or(u32::MAX),
+            cost: e.cost,
+        });
+        Some(Self {
+            json: json.freeze(),
+            places: places.collect(),
+            cost,
+        })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.json.len()
+    }
+
+    /// Never: nothing is no list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.json.is_empty()
+    }
+
+    /// The same without the memories of `gone`; nothing when none is left.
+    fn without(&self, gone: &[MemoryId]) -> Option<Self> {
+        let left = |place: &&Place| !gone.contains(&place.id);
+        let places: Box<[Place]> = self.places.iter().filter(left).copied().collect();
+        let cost = places.iter().map(|p| p.cost).reduce(Tally::plus)?;
+        let mut json = BytesMut::with_capacity(self.json.len());
+        let mut rest = self.json.clone();
+        for place in &self.places {
+            let element = rest.split_to((place.bytes as usize).min(rest.len()));
+            if left(&place) {
+                json.extend_from_slice(&element);
+            }
+        }
+        Some(Self {
+            json: json.freeze(),
+            places,
+            cost,
+        })
+    }
 }
 
 /// Memories inside one envelope, as the inside of a JSON string: it is spliced into a request as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enveloped {
-    json: Bytes,
-    items: Box<[Item]>,
-    tokens: TokenCounts,
+    open: Bytes,
+    elements: Arc<Elements>,
+    close: &'static str,
+    tags: Tally,
 }
 
 impl Enveloped {
-    /// Takes rendered text. `items` are the places of the memories in it, in order; what stands between two of them belongs to the one
-    /// before.
+    /// Puts `elements` between an opening and a closing tag, both the insides of JSON strings that cost `tags`.
     #[must_use]
-    pub fn new(json: String, items: &[(MemoryId, Range<usize>)], tokens: TokenCounts) -> Self {
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let items = items
-            .iter()
-            .map(|(id, range)| Item {
-                id: *id,
-                start: place(range.start),
-                end: place(range.end),
-            })
-            .collect();
+    pub fn new(
+        open: impl Into<Bytes>,
+        elements: Arc<Elements>,
+        close: &'static str,
+        tags: Tally,
+    ) -> Self {
         Self {
-            json: json.into(),
-            items,
-            tokens,
+            open: open.into(),
+            elements,
+            close,
+            tags,
         }
     }
 
-    /// The text.
+    /// The text, in pieces.
     #[must_use]
-    pub fn json(&self) -> &Bytes {
-        &self.json
+    pub fn pieces(&self) -> [Bytes; 3] {
+        let close = Bytes::from_static(self.close.as_bytes());
+        [self.open.clone(), self.elements.json.clone(), close]
     }
 
     /// The memories, in their order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryId> {
-        self.items.iter().map(|item| item.id)
+        self.elements.places.iter().map(|place| place.id)
     }
 
     /// What it costs.
     #[must_use]
-    pub fn tokens(&self) -> TokenCounts {
-        self.tokens
+    pub fn cost(&self) -> Tally {
+        self.elements.cost.plus(self.tags)
+    }
+
+    /// The bytes that it does not share with other sessions, and the memories in it.
+    #[must_use]
+    pub fn held(&self) -> (usize, usize) {
+        let shared = Arc::strong_count(&self.elements) > 1;
+        let own = if shared { 0 } else { self.elements.len() };
+        let places = if shared {
+            0
+        } else {
+            self.elements.places.len()
+        };
+        (self.open.len() + own, places)
     }
 
     /// The same without the memories of `gone`; nothing when none is left.
     #[must_use]
     pub fn without(&self, gone: &[MemoryId]) -> Option<Self> {
-        if self.items.iter().all(|item| gone.contains(&item.id)) {
-            return None;
-        }
-        let mut json = BytesMut::with_capacity(self.json.len());
-        let (mut items, mut copied, mut cut) = (Vec::with_capacity(self.items.len()), 0, 0);
-        for item in &self.items {
-            if gone.contains(&item.id) {
-                let start = item.start as usize;
-                json.extend_from_slice(self.json.get(copied..start).unwrap_or_default());
-                copied = item.end as usize;
-                cut += item.end - item.start;
-            } else {
-                items.push(Item {
-                    start: item.start - cut,
-                    end: item.end - cut,
-                    ..*item
-                });
-            }
-        }
-        json.extend_from_slice(self.json.get(copied..).unwrap_or_default());
-        let tokens = self.tokens.scaled(json.len(), self.json.len());
         Some(Self {
-            json: json.freeze(),
-            items: items.into(),
-            tokens,
+            elements: Arc::new(self.elements.without(gone)?),
+            ..self.clone()
         })
     }
 }
@@ -162,7 +225,7 @@ pub struct StateDelta {
     /// The version it leads to.
     pub to: u32,
     /// What it costs.
-    pub tokens: TokenCounts,
+    pub cost: Tally,
 }
 
 impl Block {
@@ -174,8 +237,12 @@ impl Block {
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Self> {
-        let pieces = recall.as_ref().map(Enveloped::json);
-        let whole = digest(pieces.into_iter().chain(state.as_ref().map(|s| &s.json)));
+        let recalled = recall.iter().flat_map(Enveloped::pieces);
+        let whole = digest(
+            recalled
+                .chain([STATE])
+                .chain(state.iter().map(|s| s.json.clone())),
+        );
         let digest = *whole.first_chunk()?;
         (recall.is_some() || state.is_some()).then_some(Self {
             owner,
@@ -231,16 +298,12 @@ impl Block {
         self.recall.iter().flat_map(Enveloped::ids)
     }
 
-    /// What it costs.
+    /// What it costs a model of `family`.
     #[must_use]
-    pub fn tokens(&self) -> TokenCounts {
-        let state = self
-            .state
-            .as_ref()
-            .map_or(TokenCounts::default(), |s| s.tokens);
-        self.recall
-            .as_ref()
-            .map_or(state, |r| r.tokens().plus(state))
+    pub fn tokens(&self, family: Family) -> u32 {
+        let recall = self.recall.as_ref().map_or(0, |r| r.cost().tokens(family));
+        let state = self.state.as_ref().map_or(0, |s| s.cost.tokens(family));
+        recall.saturating_add(state)
     }
 
     /// The first 16 bytes of the SHA-256 over its bytes.
@@ -313,7 +376,7 @@ pub struct OpeningParts {
     /// The snapshot behind it.
     pub snapshot: Option<Snapshot>,
     /// What head and line cost.
-    pub tokens: TokenCounts,
+    pub cost: Tally,
     /// Why it replaced another one.
     pub reason: Option<RotationReason>,
 }
@@ -337,9 +400,12 @@ impl Opening {
     /// Region A of these parts.
     #[must_use]
     pub fn new(parts: OpeningParts) -> Self {
-        let snapshot = parts.snapshot.as_ref().map(Enveloped::json);
-        let pieces = [Some(&parts.head), Some(&parts.line), snapshot];
-        let sha256 = digest(pieces.into_iter().flatten());
+        let snapshot = parts.snapshot.iter().flat_map(Enveloped::pieces);
+        let sha256 = digest(
+            [parts.head.clone(), parts.line.clone()]
+                .into_iter()
+                .chain(snapshot),
+        );
         Self { parts, sha256 }
     }
 
@@ -353,6 +419,13 @@ impl Opening {
     #[must_use]
     pub fn sha256(&self) -> &[u8; 32] {
         &self.sha256
+    }
+
+    /// What the snapshot costs a model of `family`.
+    #[must_use]
+    pub fn snapshot_tokens(&self, family: Family) -> u32 {
+        let snapshot = self.parts.snapshot.as_ref();
+        snapshot.map_or(0, |s| s.cost().tokens(family))
     }
 
     /// The memories of the snapshot.
@@ -373,13 +446,13 @@ impl Opening {
     }
 }
 
-/// SHA-256 over pieces, each with its length, so that no two lists of them run together.
-fn digest<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> [u8; 32] {
+/// Before the working state in a block's digest: no JSON string holds this byte unescaped, so where one part ends is part of the digest.
+const STATE: Bytes = Bytes::from_static(b"\0");
+
+/// SHA-256 over pieces, one after the other.
+fn digest(pieces: impl Iterator<Item = Bytes>) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for piece in pieces {
-        hash.update((piece.len() as u64).to_le_bytes());
-        hash.update(piece);
-    }
+    pieces.for_each(|piece| hash.update(&piece));
     hash.finalize().into()
 }
 

@@ -19,7 +19,8 @@ pub mod working_state;
 
 pub use chain::{Anchor, Chain, ChainHash, Turn};
 pub use frozen::{
-    Block, Enveloped, Opening, OpeningParts, Outcome, RotationReason, Snapshot, StateDelta,
+    Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, RotationReason, Snapshot,
+    StateDelta,
 };
 pub use key::{Lane, LaneKey, SessionKey};
 pub use secret::{SessionNonce, SessionSecret, is_derived};

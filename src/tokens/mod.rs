@@ -2,6 +2,7 @@
 
 mod count;
 mod counter;
+mod tally;
 mod estimator;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ mod tests;
 pub use count::{Count, MixedFamilies};
 pub use counter::Counter;
 pub use estimator::Estimator;
+pub use tally::Tally;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,32 +85,6 @@ impl TokenCounts {
             Family::Cl100kBase => self.cl100k,
             Family::Claude => self.claude,
             Family::Unknown => self.unknown,
-        }
-    }
-
-    /// The sum, family by family; saturates.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self {
-            o200k: self.o200k.saturating_add(other.o200k),
-            cl100k: self.cl100k.saturating_add(other.cl100k),
-            claude: self.claude.saturating_add(other.claude),
-            unknown: self.unknown.saturating_add(other.unknown),
-        }
-    }
-
-    /// What is left of a text of `whole` bytes when `part` of them stay, rounded up.
-    #[must_use]
-    pub fn scaled(self, part: usize, whole: usize) -> Self {
-        let scale = |tokens: u32| {
-            let scaled = (u64::from(tokens) * part as u64).div_ceil(whole.max(1) as u64);
-            u32::try_from(scaled).unwrap_or(u32::MAX)
-        };
-        Self {
-            o200k: scale(self.o200k),
-            cl100k: scale(self.cl100k),
-            claude: scale(self.claude),
-            unknown: scale(self.unknown),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::SessionConfig;
-use crate::request::context::sticky::Flights;
+use crate::request::context::sticky::{Flights, Renderings};
 use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::shared::{InProcess, SessionCache};
@@ -28,6 +28,8 @@ pub struct Sessions {
     pub secret: SessionSecret,
     /// Single flight.
     pub flights: Flights,
+    /// Text that sessions share.
+    pub renderings: Renderings,
     /// Working states.
     pub states: States,
     /// Records on their way.
@@ -54,6 +56,7 @@ impl Sessions {
             in_process,
             secret,
             flights: Flights::default(),
+            renderings: Renderings::default(),
             states: States::new(Arc::clone(&store)),
             records: Records::new(store),
         }

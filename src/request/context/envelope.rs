@@ -3,7 +3,7 @@
 //! Every character that could end or forge a tag is escaped, so no memory can close its own envelope. An envelope is written once and
 //! kept as it is; when a memory leaves it, nothing but that memory's bytes goes.
 
-use std::ops::Range;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -11,8 +11,8 @@ use super::regions::{RecallText, RegionB, Section, StateText};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, Source, push_escaped};
 use crate::openai::edits::json_inner;
-use crate::session::{Block, Enveloped, SessionNonce};
-use crate::tokens::{Counter, Family, TokenCounts};
+use crate::session::{Block, Element, Elements, Enveloped, SessionNonce};
+use crate::tokens::{Counter, Family, Tally};
 
 /// Most tokens of an envelope without its memories, in tokens of either exact family: nonce and assembly id, a token a byte, and the tags.
 pub const ENVELOPE_TOKENS: u32 = 64;
@@ -24,52 +24,40 @@ pub const ELEMENT_TOKENS: u32 = 40;
 pub fn recall(
     nonce: &SessionNonce,
     assembly: &str,
-    memories: &[&Memory],
-    counter: &Counter,
-) -> Option<Enveloped> {
-    let open = format!(
-        "<ibex_recall nonce=\"{}\" turn=\"{assembly}\">\n",
-        nonce.as_str()
-    );
-    enveloped(&open, memories, "</ibex_recall>", counter)
+    elements: Arc<Elements>,
+    family: Family,
+) -> Enveloped {
+    let nonce = nonce.as_str();
+    // Both are URL-safe base64: nothing in them needs escaping.
+    let open = format!("<ibex_recall nonce=\\\"{nonce}\\\" turn=\\\"{assembly}\\\">\\n");
+    Enveloped::new(open, elements, "</ibex_recall>", tags(family))
 }
 
 /// The memories that a session opens with.
 #[must_use]
-pub fn snapshot(
-    nonce: &SessionNonce,
-    memories: &[&Memory],
-    counter: &Counter,
-) -> Option<Enveloped> {
-    let open = format!("<ibex_snapshot nonce=\"{}\">\n", nonce.as_str());
-    enveloped(&open, memories, "</ibex_snapshot>", counter)
+pub fn snapshot(nonce: &SessionNonce, elements: Arc<Elements>, family: Family) -> Enveloped {
+    let open = format!("<ibex_snapshot nonce=\\\"{}\\\">\\n", nonce.as_str());
+    Enveloped::new(open, elements, "</ibex_snapshot>", tags(family))
 }
 
-fn enveloped(
-    open: &str,
-    memories: &[&Memory],
-    close: &str,
-    counter: &Counter,
-) -> Option<Enveloped> {
-    if memories.is_empty() {
-        return None;
+/// What the tags of an envelope cost at most.
+const fn tags(family: Family) -> Tally {
+    Tally::given(family, ENVELOPE_TOKENS)
+}
+
+/// One memory, ready for any envelope.
+#[must_use]
+pub fn element(memory: &Memory, counter: &Counter, family: Family) -> Element {
+    let text = written(memory);
+    Element {
+        id: memory.id,
+        cost: Tally::of(counter, memory.partition.org, family, &text),
+        json: json_inner(&text).into(),
     }
-    let (mut text, mut json) = (open.to_owned(), json_inner(open));
-    let mut places: Vec<(MemoryId, Range<usize>)> = Vec::with_capacity(memories.len());
-    for memory in memories {
-        let element = element(memory);
-        let start = json.len();
-        json.push_str(&json_inner(&element));
-        places.push((memory.id, start..json.len()));
-        text.push_str(&element);
-    }
-    text.push_str(close);
-    json.push_str(close);
-    Some(Enveloped::new(json, &places, tokens(counter, &text)))
 }
 
 /// Where it comes from and when it was learnt travel with a memory; the rest of its record does not.
-fn element(memory: &Memory) -> String {
+fn written(memory: &Memory) -> String {
     let mut out = String::with_capacity(memory.content.len() + 64);
     out.push_str("<memory ref=\"");
     out.push_str(&reference(memory.id));
@@ -118,29 +106,15 @@ fn day(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d").to_string()
 }
 
-/// Counts under every family; estimates alone while the vocabularies are still being loaded.
-pub(super) fn tokens(counter: &Counter, text: &str) -> TokenCounts {
-    if counter.is_ready(Family::O200kBase) {
-        return counter.counts(text);
-    }
-    let estimate = u32::try_from(text.len().div_ceil(3)).unwrap_or(u32::MAX);
-    TokenCounts {
-        o200k: estimate,
-        cl100k: estimate,
-        claude: estimate,
-        unknown: estimate,
-    }
-}
-
 /// A block's pieces in the order of their classes, as the inside of one JSON string.
 #[must_use]
 pub fn pieces(block: &Block) -> Vec<bytes::Bytes> {
     let mut section = Section::<RegionB>::default();
     if let Some(recall) = block.recall() {
-        section.put(&RecallText::recall(recall.json().clone()));
+        section.put(&RecallText::recall(recall.pieces()));
     }
     if let Some(state) = block.state() {
-        section.put(&StateText::working_state(state.json.clone()));
+        section.put(&StateText::working_state([state.json.clone()]));
     }
     section.pieces()
 }

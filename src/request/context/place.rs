@@ -55,9 +55,9 @@ pub fn recall_place(profile: ModelProfile) -> RecallPlace {
 /// The pieces behind the client's system text.
 fn tail(opening: &Opening) -> Vec<Bytes> {
     let mut section = Section::<RegionA>::default();
-    section.put(&SessionLine::session_line(opening.line.clone()));
+    section.put(&SessionLine::session_line([opening.line.clone()]));
     if let Some(snapshot) = &opening.snapshot {
-        section.put(&SnapshotText::snapshot(snapshot.json().clone()));
+        section.put(&SnapshotText::snapshot(snapshot.pieces()));
     }
     section.pieces()
 }

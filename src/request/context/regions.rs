@@ -4,8 +4,8 @@
 //! a recall block cannot get into the prefix:
 //!
 //! ```compile_fail
-//! use ibex::request::context::regions::{Part, RegionA, Section};
-//! let recalled = Part::recall("text");
+//! use ibex::request::context::regions::{RecallText, RegionA, Section};
+//! let recalled = RecallText::recall(["text".into()]);
 //! Section::<RegionA>::default().put(&recalled);
 //! ```
 //!
@@ -23,6 +23,7 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::openai::edits::json_inner;
 
@@ -122,13 +123,13 @@ pub trait Item {
     /// What it is.
     const CLASS: Class;
 
-    /// Its text as the inside of a JSON string; empty for nothing.
-    fn json(&self) -> Bytes;
+    /// Its text as the inside of a JSON string, in pieces; empty for nothing.
+    fn pieces(&self) -> &[Bytes];
 }
 
 /// A text with a class.
 #[derive(Debug, Clone)]
-pub struct Part<const CLASS: usize>(Bytes);
+pub struct Part<const CLASS: usize>(SmallVec<[Bytes; 3]>);
 
 macro_rules! parts {
     ($($(#[$doc:meta])* $name:ident, $make:ident: $region:ident = $index:literal, $class:ident;)*) => {
@@ -139,8 +140,8 @@ macro_rules! parts {
             impl Part<$index> {
                 $(#[$doc])*
                 #[must_use]
-                pub fn $make(json: impl Into<Bytes>) -> Self {
-                    Self(json.into())
+                pub fn $make(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+                    Self(pieces.into_iter().collect())
                 }
             }
 
@@ -148,8 +149,8 @@ macro_rules! parts {
                 type Region = $region;
                 const CLASS: Class = Class::$class;
 
-                fn json(&self) -> Bytes {
-                    self.0.clone()
+                fn pieces(&self) -> &[Bytes] {
+                    &self.0
                 }
             }
         )*
@@ -176,14 +177,14 @@ parts! {
 /// Items of one region that stand together.
 #[derive(Debug, Clone)]
 pub struct Section<R> {
-    items: Vec<(Class, Bytes)>,
+    items: SmallVec<[(Class, SmallVec<[Bytes; 3]>); 3]>,
     region: PhantomData<R>,
 }
 
 impl<R> Default for Section<R> {
     fn default() -> Self {
         Self {
-            items: Vec::new(),
+            items: SmallVec::new(),
             region: PhantomData,
         }
     }
@@ -192,10 +193,10 @@ impl<R> Default for Section<R> {
 impl<R> Section<R> {
     /// Takes an item of this region; an empty one leaves no trace.
     pub fn put<I: Item<Region = R>>(&mut self, item: &I) -> &mut Self {
-        let json = item.json();
-        if !json.is_empty() {
+        let pieces = item.pieces();
+        if pieces.iter().any(|piece| !piece.is_empty()) {
             let place = self.items.partition_point(|(class, _)| *class <= I::CLASS);
-            self.items.insert(place, (I::CLASS, json));
+            self.items.insert(place, (I::CLASS, pieces.into()));
         }
         self
     }
@@ -203,12 +204,12 @@ impl<R> Section<R> {
     /// The pieces in order, blank lines between them, as the inside of one JSON string.
     #[must_use]
     pub fn pieces(&self) -> Vec<Bytes> {
-        let mut pieces = Vec::with_capacity(self.items.len() * 2);
-        for (_, json) in &self.items {
+        let mut pieces = Vec::with_capacity(self.items.len() * 4);
+        for (_, item) in &self.items {
             if !pieces.is_empty() {
                 pieces.push(Bytes::from_static(BLANK_LINE.as_bytes()));
             }
-            pieces.push(json.clone());
+            pieces.extend(item.iter().cloned());
         }
         pieces
     }
@@ -223,7 +224,7 @@ impl<R> Section<R> {
 /// The head of the prefix: the same bytes for every session of an agent, as long as its directive's version is pinned.
 #[must_use]
 pub fn head(platform_policy: &str, directive: Option<&str>) -> Bytes {
-    let quoted = |text: &str| json_inner(text.trim());
+    let quoted = |text: &str| [Bytes::from(json_inner(text.trim()))];
     Section::<RegionA>::default()
         .put(&Framing::framing(quoted(FRAMING)))
         .put(&PlatformPolicy::platform_policy(quoted(platform_policy)))

@@ -307,6 +307,7 @@ async fn forget_one(
         .map_err(|e| store_failed(&e))?;
     let partition = forgotten.ok_or_else(absent)?;
     app.index.remove(&partition, id);
+    app.sessions.renderings.forget();
     app.metrics.memory_write("forgotten");
     Ok(asked.empty(app, StatusCode::NO_CONTENT))
 }

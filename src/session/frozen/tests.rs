@@ -6,11 +6,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{
-    Block, Enveloped, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta,
+    Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, RotationReason,
+    SessionKey, StateDelta,
 };
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::session::SessionSecret;
-use crate::tokens::TokenCounts;
+use crate::tokens::{Family, Tally};
 
 fn id(n: usize) -> MemoryId {
     MemoryId::from_bytes([u8::try_from(n).unwrap(); 16])
@@ -25,26 +26,26 @@ fn owner() -> Arc<SessionKey> {
     })
 }
 
-fn tokens(n: u32) -> TokenCounts {
-    TokenCounts {
-        o200k: n,
-        cl100k: n,
-        claude: n,
-        unknown: n,
-    }
+fn tokens(n: u32) -> Tally {
+    Tally::given(Family::O200kBase, n)
 }
 
-/// `[` and `]` around the memories of `texts`, numbered from 0.
+/// `[` and `]` around the memories of `texts`, numbered from 0; a token a byte, and two for the brackets.
 fn enveloped(texts: &[&str]) -> Enveloped {
-    let (mut json, mut places) = ("[".to_owned(), Vec::new());
-    for (n, text) in texts.iter().enumerate() {
-        let start = json.len();
-        json.push_str(text);
-        places.push((id(n), start..json.len()));
-    }
-    json.push(']');
-    let count = u32::try_from(json.len()).unwrap();
-    Enveloped::new(json, &places, tokens(count))
+    let element = |(n, text): (usize, &&str)| {
+        Arc::new(Element {
+            id: id(n),
+            json: Bytes::copy_from_slice(text.as_bytes()),
+            cost: tokens(u32::try_from(text.len()).unwrap()),
+        })
+    };
+    let elements: Vec<_> = texts.iter().enumerate().map(element).collect();
+    let elements = Elements::new(&elements).unwrap();
+    Enveloped::new("[", Arc::new(elements), "]", tokens(2))
+}
+
+fn shown(enveloped: &Enveloped) -> String {
+    String::from_utf8(enveloped.pieces().concat()).unwrap()
 }
 
 fn state(text: &'static str) -> StateDelta {
@@ -52,7 +53,7 @@ fn state(text: &'static str) -> StateDelta {
         json: Bytes::from_static(text.as_bytes()),
         from: 0,
         to: 1,
-        tokens: tokens(5),
+        cost: tokens(5),
     }
 }
 
@@ -67,7 +68,7 @@ fn opening(head: &'static str, line: &'static str, snapshot: Option<Enveloped>) 
         head: Bytes::from_static(head.as_bytes()),
         line: Bytes::from_static(line.as_bytes()),
         snapshot,
-        tokens: tokens(1),
+        cost: tokens(1),
         reason: None,
     })
 }
@@ -84,12 +85,12 @@ fn a_memory_that_leaves_takes_its_bytes_alone() {
     ] {
         let gone: Vec<_> = gone.into_iter().map(id).collect();
         let slim = whole.without(&gone).unwrap();
-        assert_eq!(&**slim.json(), left.as_bytes());
+        assert_eq!(shown(&slim), left);
         assert_eq!(
             slim.ids().collect::<Vec<_>>(),
             ids.into_iter().map(id).collect::<Vec<_>>()
         );
-        assert_eq!(slim.tokens().o200k as usize, left.len());
+        assert_eq!(slim.cost().tokens(Family::O200kBase) as usize, left.len());
     }
     assert_eq!(whole.without(&[id(0), id(1), id(2)]), None);
 }
@@ -105,7 +106,7 @@ proptest! {
         let ids = |of: &[usize]| of.iter().copied().map(id).collect::<Vec<_>>();
         let (first, second) = (ids(&first), ids(&second));
         let whole = enveloped(&texts);
-        let json = |e: Option<Enveloped>| e.map(|e| (e.json().clone(), e.ids().collect::<Vec<_>>()));
+        let json = |e: Option<Enveloped>| e.map(|e| (shown(&e), e.cost(), e.ids().collect::<Vec<_>>()));
         let stepwise = whole.without(&first).and_then(|e| e.without(&second));
         let at_once = whole.without(&[first, second].concat());
         prop_assert_eq!(json(stepwise), json(at_once));
@@ -115,7 +116,7 @@ proptest! {
 #[test]
 fn a_block_keeps_its_state_and_nonce_when_its_memories_leave() {
     let block = Block::new(owner(), 2, Some(enveloped(&["one"])), Some(state("s"))).unwrap();
-    assert_eq!(block.tokens().o200k, 10);
+    assert_eq!(block.tokens(Family::O200kBase), 10);
     let slim = block.without(&[id(0)]).unwrap();
     assert_eq!(
         (slim.recall(), slim.state(), slim.nonce_epoch()),
@@ -148,7 +149,7 @@ fn an_outcome_that_held_nothing_else_becomes_nothing() {
 fn a_prefix_that_lost_a_memory_is_the_next_epoch_and_the_same_otherwise() {
     let opening = opening("head", "line", Some(enveloped(&["one", "two"])));
     let next = opening.without(&[id(0)]);
-    assert_eq!(next.snapshot.as_ref().unwrap().json(), "[two]");
+    assert_eq!(shown(next.snapshot.as_ref().unwrap()), "[two]");
     assert_eq!(next.ids().collect::<Vec<_>>(), [id(1)]);
     assert_ne!(next.sha256(), opening.sha256());
     let expected = OpeningParts {
@@ -168,20 +169,23 @@ fn a_prefix_that_lost_a_memory_is_the_next_epoch_and_the_same_otherwise() {
 }
 
 #[test]
-fn no_two_lists_of_pieces_hash_alike() {
+fn the_hashes_are_over_the_bytes_and_know_state_from_memory() {
     let hash = |head, line, snapshot| *opening(head, line, snapshot).sha256();
-    let base = hash("ab", "c", None);
-    assert_eq!(base, hash("ab", "c", None));
-    assert_ne!(base, hash("a", "bc", None));
-    assert_ne!(
-        base,
-        hash("ab", "", Some(Enveloped::new("c".into(), &[], tokens(1))))
-    );
+    let base = hash("ab", "c", Some(enveloped(&["x"])));
+    assert_eq!(base, hash("ab", "c", Some(enveloped(&["x"]))));
+    for other in [
+        hash("ad", "c", Some(enveloped(&["x"]))),
+        hash("ab", "d", Some(enveloped(&["x"]))),
+        hash("ab", "c", Some(enveloped(&["y"]))),
+        hash("ab", "c", None),
+    ] {
+        assert_ne!(base, other);
+    }
     let recalled = Block::new(owner(), 1, Some(enveloped(&["x"])), None).unwrap();
+    let same = Block::new(owner(), 9, Some(enveloped(&["x"])), None).unwrap();
     let told = Block::new(owner(), 1, None, Some(state("[x]"))).unwrap();
-    let both = Block::new(owner(), 1, Some(enveloped(&[])), Some(state("x"))).unwrap();
-    assert_eq!(recalled.digest(), told.digest(), "a digest is over bytes");
-    assert_ne!(recalled.digest(), both.digest());
+    assert_eq!(recalled.digest(), same.digest());
+    assert_ne!(recalled.digest(), told.digest());
 }
 
 #[test]

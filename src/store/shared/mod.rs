@@ -49,6 +49,8 @@ pub struct Sent {
     pub sent: ChainHash,
     /// Its epoch.
     pub epoch: u32,
+    /// Whether the session has rows in the store.
+    pub recorded: bool,
 }
 
 /// What a lane holds for a request.

@@ -1,5 +1,5 @@
-//! Fences: the revision at which a partition last lost a memory. Every request asks for them on an I/O thread, so the answers are
-//! kept for as long as nobody writes.
+//! What requests ask on an I/O thread, over a connection of its own: the revision at which a partition last lost a memory (kept for as
+//! long as nobody writes), and whether a session has rows.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::error::{OpenError, closed};
 use super::feed::data_version;
 use super::rows::user_column;
 use crate::memory::PartitionKey;
+use crate::session::SessionKey;
 use crate::store::StoreError;
 
 /// Partitions whose fence is kept; beyond it all are read again.
@@ -77,6 +78,16 @@ impl Fences {
         partitions.iter().try_fold(0, |newest, partition| {
             Ok(known.fence(partition)?.max(newest))
         })
+    }
+
+    /// Whether there is such a session.
+    pub(super) fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        let state = self.state.lock();
+        let known = state.as_ref().ok_or_else(closed)?;
+        let sql = "SELECT 1 FROM sessions WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
+        let (org, agent, user) = (&key.org, &key.agent, user_column(key.user.as_ref()));
+        let values = params![org.as_bytes(), agent.as_bytes(), user, key.id.as_str()];
+        Ok(known.conn.prepare_cached(sql)?.exists(values)?)
     }
 
     pub(super) fn close(&self) {

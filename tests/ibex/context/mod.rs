@@ -9,3 +9,4 @@ mod reader;
 mod reads;
 mod record;
 mod stable;
+mod templates;

@@ -3,6 +3,7 @@
 mod app;
 mod client;
 mod settings;
+pub(crate) mod templates;
 mod upstream;
 
 pub(crate) use app::{Overrides, TestApp};

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{pieces, recall, snapshot};
+use super::{element, pieces, recall, snapshot};
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
-use crate::session::{Block, Enveloped, SessionKey, SessionNonce, SessionSecret, StateDelta};
-use crate::tokens::{Counter, TokenCounts};
+use crate::session::{
+    Block, Elements, Enveloped, SessionKey, SessionNonce, SessionSecret, StateDelta,
+};
+use crate::tokens::{Counter, Family, Tally, TokenCounts};
 
 fn memory(n: u8, content: &str) -> Memory {
     let now = "2026-01-15T12:00:00Z".parse().unwrap();
@@ -57,18 +59,23 @@ fn nonce() -> SessionNonce {
     SessionSecret::new(&[1; 32]).nonce(&owner(), 1)
 }
 
-fn counter() -> Counter {
-    Counter::new([7; 32], 16)
+fn elements(memories: &[&Memory]) -> Option<Arc<Elements>> {
+    let counter = Counter::new([7; 32], 16);
+    let written = memories
+        .iter()
+        .map(|m| Arc::new(element(m, &counter, Family::Unknown)));
+    Elements::new(&written.collect::<Vec<_>>()).map(Arc::new)
 }
 
 /// The text that a reader of the JSON string sees.
 fn shown(enveloped: &Enveloped) -> String {
-    let json = String::from_utf8(enveloped.json().to_vec()).unwrap();
+    let json = String::from_utf8(enveloped.pieces().concat()).unwrap();
     serde_json::from_str(&format!("\"{json}\"")).unwrap()
 }
 
 fn recalled(nonce: &SessionNonce, memories: &[&Memory]) -> Option<Enveloped> {
-    recall(nonce, "Abc-_123", memories, &counter())
+    let elements = elements(memories)?;
+    Some(recall(nonce, "Abc-_123", elements, Family::Unknown))
 }
 
 #[test]
@@ -88,7 +95,7 @@ fn an_envelope_is_written_to_the_byte() {
         shown(&both),
         golden(include_str!("../../../../tests/fixtures/stable/recall.txt"))
     );
-    let opened = snapshot(&nonce, &[&plain], &counter()).unwrap();
+    let opened = snapshot(&nonce, elements(&[&plain]).unwrap(), Family::Unknown);
     assert_eq!(
         shown(&opened),
         golden(include_str!(
@@ -96,7 +103,6 @@ fn an_envelope_is_written_to_the_byte() {
         ))
     );
     assert_eq!(recalled(&nonce, &[]), None);
-    assert_eq!(snapshot(&nonce, &[], &counter()), None);
 }
 
 #[test]
@@ -109,7 +115,7 @@ fn without_one_it_is_what_it_would_have_been_without_it() {
         let rest: Vec<&Memory> = memories.iter().filter(|m| m.id != gone.id).collect();
         let slim = whole.without(&[gone.id]).unwrap();
         let fresh = recalled(&nonce, &rest).unwrap();
-        assert_eq!(slim.json(), fresh.json());
+        assert_eq!(slim.pieces(), fresh.pieces());
         assert!(slim.ids().eq(fresh.ids()));
     }
 }
@@ -117,12 +123,12 @@ fn without_one_it_is_what_it_would_have_been_without_it() {
 #[test]
 fn a_block_is_recall_then_state() {
     let recall = recalled(&nonce(), &[&memory(1, "one")]).unwrap();
-    let json = recall.json().clone();
+    let [open, inside, close] = recall.pieces();
     let state = StateDelta {
         json: "state".into(),
         from: 0,
         to: 1,
-        tokens: TokenCounts::default(),
+        cost: Tally::given(Family::Unknown, 0),
     };
     let owner = Arc::new(owner());
     let both = Block::new(
@@ -133,10 +139,16 @@ fn a_block_is_recall_then_state() {
     );
     assert_eq!(
         pieces(&both.unwrap()),
-        [json.clone(), r"\n\n".into(), "state".into()]
+        [
+            open.clone(),
+            inside.clone(),
+            close.clone(),
+            r"\n\n".into(),
+            "state".into()
+        ]
     );
     let one = Block::new(Arc::clone(&owner), 1, Some(recall), None).unwrap();
-    assert_eq!(pieces(&one), [json]);
+    assert_eq!(pieces(&one), [open, inside, close]);
     let other = Block::new(owner, 1, None, Some(state)).unwrap();
     assert_eq!(pieces(&other), ["state"]);
 }

@@ -7,11 +7,13 @@ use proptest::prelude::*;
 
 use super::{Frozen, build, takes_block};
 use crate::config::{RecallPlace, SystemRole};
-use crate::ids::{AgentId, OrgId};
+use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
-use crate::session::{Block, Enveloped, Opening, OpeningParts, SessionKey, SessionSecret};
-use crate::tokens::TokenCounts;
+use crate::session::{
+    Block, Element, Elements, Enveloped, Opening, OpeningParts, SessionKey, SessionSecret,
+};
+use crate::tokens::{Family, Tally};
 
 use RecallPlace::{Inline, Separate};
 use SystemRole::{Multi, Single};
@@ -25,8 +27,17 @@ fn owner() -> Arc<SessionKey> {
     })
 }
 
-fn text(text: &str) -> Enveloped {
-    Enveloped::new(text.to_owned(), &[], TokenCounts::default())
+const FREE: Tally = Tally::given(Family::Unknown, 0);
+
+/// An envelope that is this text.
+fn text(text: &'static str) -> Enveloped {
+    let element = Element {
+        id: MemoryId::new(),
+        json: Bytes::from_static(text.as_bytes()),
+        cost: FREE,
+    };
+    let elements = Elements::new(&[Arc::new(element)]).unwrap();
+    Enveloped::new("", Arc::new(elements), "", FREE)
 }
 
 fn opening() -> Opening {
@@ -40,7 +51,7 @@ fn opening() -> Opening {
         head: Bytes::from_static(b"HEAD"),
         line: Bytes::from_static(b"LINE"),
         snapshot: Some(text("SNAP")),
-        tokens: TokenCounts::default(),
+        cost: FREE,
         reason: None,
     })
 }

@@ -12,19 +12,19 @@ use crate::openai::edits::json_inner;
 fn a_section_has_the_order_of_the_classes_whatever_the_order_of_the_calls() {
     let mut section = Section::<RegionA>::default();
     section
-        .put(&SnapshotText::snapshot("snapshot"))
-        .put(&DirectiveText::directive("directive"))
-        .put(&SessionLine::session_line("line"))
-        .put(&Framing::framing("framing"))
-        .put(&PlatformPolicy::platform_policy("policy"));
+        .put(&SnapshotText::snapshot(["snapshot".into()]))
+        .put(&DirectiveText::directive(["directive".into()]))
+        .put(&SessionLine::session_line(["line".into()]))
+        .put(&Framing::framing(["framing".into()]))
+        .put(&PlatformPolicy::platform_policy(["policy".into()]));
     assert_eq!(
         section.joined(),
         r"framing\n\npolicy\n\ndirective\n\nline\n\nsnapshot"
     );
     let mut block = Section::<RegionB>::default();
     block
-        .put(&StateText::working_state("state"))
-        .put(&RecallText::recall("recall"));
+        .put(&StateText::working_state(["state".into()]))
+        .put(&RecallText::recall(["re".into(), "call".into()]));
     assert_eq!(block.joined(), r"recall\n\nstate");
 }
 
@@ -32,9 +32,9 @@ fn a_section_has_the_order_of_the_classes_whatever_the_order_of_the_calls() {
 fn items_of_one_class_keep_the_order_of_the_calls() {
     let mut section = Section::<RegionB>::default();
     section
-        .put(&RecallText::recall("one"))
-        .put(&StateText::working_state("state"))
-        .put(&RecallText::recall("two"));
+        .put(&RecallText::recall(["one".into()]))
+        .put(&StateText::working_state(["state".into()]))
+        .put(&RecallText::recall(["two".into()]));
     assert_eq!(section.joined(), r"one\n\ntwo\n\nstate");
 }
 
@@ -42,9 +42,9 @@ fn items_of_one_class_keep_the_order_of_the_calls() {
 fn an_empty_item_leaves_no_trace() {
     let mut section = Section::<RegionA>::default();
     section
-        .put(&PlatformPolicy::platform_policy(""))
-        .put(&SessionLine::session_line("line"))
-        .put(&SnapshotText::snapshot(Bytes::new()));
+        .put(&PlatformPolicy::platform_policy(["".into()]))
+        .put(&SessionLine::session_line(["line".into()]))
+        .put(&SnapshotText::snapshot([Bytes::new(), Bytes::new()]));
     assert_eq!(section.pieces(), ["line"]);
     assert!(Section::<RegionB>::default().pieces().is_empty());
 }

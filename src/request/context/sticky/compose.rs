@@ -141,6 +141,7 @@ impl Inputs<'_> {
         let pinned = pinned.as_ref().map(|(version, text)| Pinned {
             version: *version,
             text,
+            hidden: self.view.hide_directive,
         });
         if let Some(held) = &self.held.opening {
             let revoked = held.directive.is_some_and(|v| self.revoked.contains(&v));
@@ -209,6 +210,7 @@ impl Inputs<'_> {
         let pinned = Pinned {
             version,
             text: &text,
+            hidden: true,
         };
         self.press.redirected(held, epoch, Some(pinned))
     }
@@ -276,9 +278,8 @@ impl Inputs<'_> {
         let family = self.measured.family;
         let blocks = turns.iter().filter_map(|(_, o)| o.block());
         let frozen = blocks
-            .map(|b| b.tokens().of(family))
-            .chain(opening.snapshot.iter().map(|s| s.tokens().of(family)))
-            .fold(0, u32::saturating_add);
+            .map(|b| b.tokens(family))
+            .fold(opening.snapshot_tokens(family), u32::saturating_add);
         Room {
             settings: self.press.settings,
             profile: ModelProfile {
@@ -286,7 +287,7 @@ impl Inputs<'_> {
                 ..self.profile
             },
             form: Form::Enveloped,
-            directive: Count::new(family, opening.tokens.of(family)),
+            directive: Count::new(family, opening.cost.tokens(family)),
             messages: self.measured.messages,
             tools: self.measured.tools,
             frozen: Count::new(family, frozen),
@@ -320,11 +321,11 @@ impl Inputs<'_> {
             .iter()
             .map(|r| r.memory.tokens.of(family))
             .fold(0, u32::saturating_add);
-        let directive = opening.tokens.of(family);
+        let directive = opening.cost.tokens(family);
         let injected = blocks
             .iter()
-            .map(|b| b.tokens().of(family))
-            .chain(opening.snapshot.iter().map(|s| s.tokens().of(family)))
+            .map(|b| b.tokens(family))
+            .chain([opening.snapshot_tokens(family)])
             .fold(directive, u32::saturating_add);
         ContextPlan {
             status,

@@ -142,6 +142,9 @@ impl Work<'_> {
     /// Renders the stored lane again; the number of its last epoch where that is not possible.
     async fn restore(&self) -> Result<Option<Result<Restored, u32>>, StoreError> {
         let store = &self.app.store;
+        if !store.knows_session(&self.owner)? {
+            return Ok(None);
+        }
         let Some(record) = store.session_lane(&self.key).await? else {
             return Ok(None);
         };
@@ -212,6 +215,7 @@ impl Work<'_> {
         let pinned = directive.as_ref().map(|d| Pinned {
             version: d.version,
             text: &d.content,
+            hidden: false,
         });
         let epoch = Epoch {
             number: record.epoch,

@@ -49,6 +49,7 @@ use lane::Standing;
 use render::{Pinned, Press};
 
 pub use flights::Flights;
+pub use render::Renderings;
 pub use seal::Envelope;
 
 /// Why the state of a session cannot be known: the reason that the response names.
@@ -87,6 +88,8 @@ pub struct Frozen {
     known: i64,
     last: Option<Sent>,
     trimmed: bool,
+    /// Whether the session has rows in the store.
+    recorded: bool,
     /// What the whole prompt was counted as.
     counted: Option<Estimate>,
     /// The directive by itself, for a request that may not send anything else.
@@ -113,7 +116,7 @@ impl Frozen {
     /// The turn that the request belongs to, if the session leaves a record.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         let (turn, _) = self.turns.last()?;
-        if self.opening.epoch == 0 || !leaves_record(&self.key.session, self.turns.len()) {
+        if !self.recorded {
             return None;
         }
         Some(Checkpoint {
@@ -182,6 +185,8 @@ impl Work<'_> {
             settings: &self.app.config.context,
             secret: &self.app.sessions.secret,
             counter: &self.app.counter,
+            renderings: &self.app.sessions.renderings,
+            family: self.subject.profile.family,
         }
     }
 
@@ -388,6 +393,7 @@ impl Work<'_> {
             .map(|(d, text)| Pinned {
                 version: d.version,
                 text,
+                hidden: self.view.hide_directive,
             });
         let opening = compose::bare(&self.press(), &self.owner, pinned);
         let mut plan = super::assemble::failed_plan(self.subject, directive.is_some());
@@ -403,16 +409,11 @@ impl Work<'_> {
             known: 0,
             last: None,
             trimmed: false,
+            recorded: false,
             counted: None,
             bare: opening,
         }
     }
-}
-
-/// Whether a session has rows in the store. A conversation that may be a single question leaves none; with its second turn it has shown
-/// that it goes on. One that the client named has them from the start.
-fn leaves_record(session: &SessionKey, turns: usize) -> bool {
-    !is_derived(&session.id) || turns >= 2
 }
 
 /// The block of a turn that is known.

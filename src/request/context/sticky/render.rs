@@ -1,22 +1,81 @@
 //! Rendering of what is frozen. Pure: the same parts give the same bytes, on every replica and after every restart.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use foldhash::fast::RandomState;
+use moka::sync::Cache;
 
 use crate::config::ContextConfig;
-use crate::ids::OrgId;
+use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::Memory;
 use crate::openai::edits::json_inner;
-use crate::request::context::assemble::DIRECTIVE_TIME;
 use crate::request::context::{envelope, regions};
 use crate::session::working_state::{self, WorkingState};
 use crate::session::{
-    Anchor, Block, Enveloped, Opening, OpeningParts, RotationReason, SessionKey, SessionSecret,
-    StateDelta,
+    Anchor, Block, Element, Elements, Enveloped, Opening, OpeningParts, RotationReason, SessionKey,
+    SessionSecret, StateDelta,
 };
-use crate::tokens::{Counter, Family, TokenCounts};
+use crate::tokens::{Counter, Family, Tally};
+
+/// Rendered text that many sessions share: heads by directive version, memories, and the snapshots they make up. Bounded in bytes.
+#[derive(Clone)]
+pub struct Renderings {
+    heads: Cache<HeadKey, Arc<Head>, RandomState>,
+    elements: Cache<Key, Arc<Element>, RandomState>,
+    snapshots: Cache<Vec<Key>, Arc<Elements>, RandomState>,
+}
+
+/// A memory at a revision, counted for a model.
+type Key = (MemoryId, i64, Family);
+
+type HeadKey = (OrgId, AgentId, Option<u32>, Family);
+
+#[derive(Debug)]
+struct Head {
+    json: Bytes,
+    cost: Tally,
+}
+
+/// Bytes of each of the three.
+const KEPT: u64 = 32 << 20;
+/// What an entry weighs besides its text.
+const ENTRY: usize = 128;
+
+impl fmt::Debug for Renderings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renderings").finish_non_exhaustive()
+    }
+}
+
+impl Default for Renderings {
+    fn default() -> Self {
+        let weight = |text: usize| u32::try_from(text + ENTRY).unwrap_or(u32::MAX);
+        Self {
+            heads: Cache::builder()
+                .max_capacity(KEPT)
+                .weigher(move |_, head: &Arc<Head>| weight(head.json.len()))
+                .build_with_hasher(RandomState::default()),
+            elements: Cache::builder()
+                .max_capacity(KEPT)
+                .weigher(move |_, element: &Arc<Element>| weight(element.json.len()))
+                .build_with_hasher(RandomState::default()),
+            snapshots: Cache::builder()
+                .max_capacity(KEPT)
+                .weigher(move |_, elements: &Arc<Elements>| weight(elements.len()))
+                .build_with_hasher(RandomState::default()),
+        }
+    }
+}
+
+impl Renderings {
+    /// Drops every rendered memory: one was forgotten, and its text must not stay.
+    pub fn forget(&self) {
+        self.elements.invalidate_all();
+        self.snapshots.invalidate_all();
+    }
+}
 
 /// What rendering needs of the process.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +83,9 @@ pub(super) struct Press<'a> {
     pub(super) settings: &'a ContextConfig,
     pub(super) secret: &'a SessionSecret,
     pub(super) counter: &'a Counter,
+    pub(super) renderings: &'a Renderings,
+    /// The model's tokenizer.
+    pub(super) family: Family,
 }
 
 /// Which epoch is rendered, and why.
@@ -41,6 +103,8 @@ pub(super) struct Epoch {
 pub(super) struct Pinned<'a> {
     pub(super) version: u32,
     pub(super) text: &'a str,
+    /// Something else stands in its place, for a reader who may not see it.
+    pub(super) hidden: bool,
 }
 
 impl Press<'_> {
@@ -53,17 +117,17 @@ impl Press<'_> {
         snapshot: &[&Memory],
     ) -> Opening {
         let nonce = self.secret.nonce(owner, epoch.nonce);
-        let text = directive.map(|d| d.text);
-        let head = regions::head(&self.settings.platform_policy, text);
+        let head = self.head(owner, directive);
+        let snapshot = self.snapshot(snapshot);
         Opening::new(OpeningParts {
             owner: Arc::clone(owner),
             epoch: epoch.number,
             nonce_epoch: epoch.nonce,
             directive: directive.map(|d| d.version),
             line: regions::session_line(nonce.as_str()),
-            snapshot: envelope::snapshot(&nonce, snapshot, self.counter),
-            tokens: self.prefix_tokens(owner.org, text.unwrap_or_default()),
-            head,
+            snapshot: snapshot.map(|elements| envelope::snapshot(&nonce, elements, self.family)),
+            cost: head.cost.plus(Tally::given(self.family, LINE_TOKENS)),
+            head: head.json.clone(),
             nonce,
             reason: epoch.reason,
         })
@@ -76,12 +140,12 @@ impl Press<'_> {
         epoch: Epoch,
         directive: Option<Pinned<'_>>,
     ) -> Opening {
-        let text = directive.map(|d| d.text);
+        let head = self.head(&opening.owner, directive);
         Opening::new(OpeningParts {
             epoch: epoch.number,
             directive: directive.map(|d| d.version),
-            head: regions::head(&self.settings.platform_policy, text),
-            tokens: self.prefix_tokens(opening.owner.org, text.unwrap_or_default()),
+            cost: head.cost.plus(Tally::given(self.family, LINE_TOKENS)),
+            head: head.json.clone(),
             reason: epoch.reason,
             ..opening.parts()
         })
@@ -95,13 +159,10 @@ impl Press<'_> {
         anchor: &Anchor,
         memories: &[&Memory],
     ) -> Option<Enveloped> {
+        let elements = Arc::new(Elements::new(&self.elements(memories))?);
         let nonce = self.secret.nonce(owner, nonce_epoch);
-        envelope::recall(
-            &nonce,
-            &self.secret.assembly(anchor),
-            memories,
-            self.counter,
-        )
+        let assembly = self.secret.assembly(anchor);
+        Some(envelope::recall(&nonce, &assembly, elements, self.family))
     }
 
     /// A change of the working state; nothing when there is none.
@@ -119,7 +180,7 @@ impl Press<'_> {
             json: Bytes::from(json_inner(&text)),
             from: from.0,
             to: to.0,
-            tokens: envelope::tokens(self.counter, &text),
+            cost: Tally::of(self.counter, owner.org, self.family, &text),
         })
     }
 
@@ -135,27 +196,58 @@ impl Press<'_> {
         Some(Arc::new(block.known_at(known)))
     }
 
-    /// Counted exactly where the vocabulary is known, and from the cache: every session of an agent has the same head.
-    fn prefix_tokens(&self, org: OrgId, directive: &str) -> TokenCounts {
-        // The framing and the line are counted as text of their own; joining them costs no token more than their sum.
-        let fixed = [regions::FRAMING, &self.settings.platform_policy, LINE].join("\n\n");
-        let soon = Instant::now() + DIRECTIVE_TIME;
-        let counted = |text: &str, family| {
-            let ready = self.counter.is_ready(family);
-            let exact = ready.then(|| self.counter.count_until(org, family, text, soon));
-            exact
-                .flatten()
-                .unwrap_or_else(|| self.counter.count(org, Family::Unknown, text))
+    /// The head, rendered and counted once for all sessions of the agent.
+    fn head(&self, owner: &SessionKey, directive: Option<Pinned<'_>>) -> Arc<Head> {
+        let write = || {
+            let text = directive.map(|d| d.text.trim());
+            let parts = [
+                regions::FRAMING,
+                &self.settings.platform_policy,
+                text.unwrap_or_default(),
+            ];
+            Arc::new(Head {
+                json: regions::head(&self.settings.platform_policy, text),
+                cost: Tally::of(self.counter, owner.org, self.family, &parts.join("\n\n")),
+            })
         };
-        let of = |family| counted(&fixed, family).saturating_add(counted(directive, family));
-        TokenCounts {
-            o200k: of(Family::O200kBase),
-            cl100k: of(Family::Cl100kBase),
-            claude: of(Family::Claude),
-            unknown: of(Family::Unknown),
+        // The count of a vocabulary that is still being loaded is an estimate, and not worth keeping.
+        if directive.is_some_and(|d| d.hidden) || !self.counter.is_ready(self.family) {
+            return write();
         }
+        let version = directive.map(|d| d.version);
+        let key = (owner.org, owner.agent, version, self.family);
+        self.renderings.heads.get_with(key, write)
+    }
+
+    /// Sessions that open with the same memories share their text.
+    fn snapshot(&self, memories: &[&Memory]) -> Option<Arc<Elements>> {
+        let write = || Some(Arc::new(Elements::new(&self.elements(memories))?));
+        if !self.counter.is_ready(self.family) {
+            return write();
+        }
+        let key: Vec<Key> = memories
+            .iter()
+            .map(|m| (m.id, m.revision, self.family))
+            .collect();
+        self.renderings.snapshots.optionally_get_with(key, write)
+    }
+
+    fn elements(&self, memories: &[&Memory]) -> Vec<Arc<Element>> {
+        let render =
+            |memory: &Memory| Arc::new(envelope::element(memory, self.counter, self.family));
+        if !self.counter.is_ready(self.family) {
+            return memories.iter().map(|memory| render(memory)).collect();
+        }
+        let elements = &self.renderings.elements;
+        memories
+            .iter()
+            .map(|memory| {
+                let key = (memory.id, memory.revision, self.family);
+                elements.get_with(key, || render(memory))
+            })
+            .collect()
     }
 }
 
-/// A line as long as the one that names the nonce, which costs at most a token a byte.
-const LINE: &str = "This session's nonce: A-B_C-D_E-F_G-H_I-J_K-";
+/// Most tokens of the line that names the nonce: a token a byte of the nonce, and the words.
+const LINE_TOKENS: u32 = 32;

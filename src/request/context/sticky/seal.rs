@@ -238,6 +238,7 @@ impl Frozen {
             client_prefix: chain.client_prefix(),
             sent,
             epoch: self.opening.epoch,
+            recorded: self.recorded,
         };
         if note.epoch > 0 && app.sessions.cache.sent(&self.key, note).await.is_err() {
             tracing::warn!("what was sent could not be noted");

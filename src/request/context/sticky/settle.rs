@@ -8,10 +8,10 @@ use super::compose::{Change, Composed};
 use super::lane::Standing;
 
 use super::super::Estimate;
-use super::{Frozen, Unknown, Work, leaves_record};
+use super::{Frozen, Unknown, Work};
 
 use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
-use crate::store::shared::{BlockFate, CacheError, Held, Known};
+use crate::store::shared::{BlockFate, CacheError, Held, Known, Sent};
 
 impl Work<'_> {
     /// Freezes what was composed; nothing when the epoch was rotated meanwhile and all has to be read again.
@@ -31,6 +31,7 @@ impl Work<'_> {
         } = composed;
         let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
         let mut checked = standing.held.checked;
+        let mut recorded = false;
         if self.keep {
             let freezing = self.freeze(&opening, &change, &missing);
             let frozen = timeout_at(self.deadline.end, freezing)
@@ -53,8 +54,16 @@ impl Work<'_> {
             opening = held;
             take(&mut turns, &missing, winners);
             let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
-            let change = if won { change } else { Change::None };
-            self.note(&opening, &change, &turns, &fresh);
+            if won {
+                self.replaced(&opening, &change);
+            }
+            recorded = self.note(
+                &opening,
+                &change,
+                standing.held.last.as_ref(),
+                &turns,
+                &fresh,
+            );
         }
         let trimmed = standing
             .held
@@ -86,6 +95,7 @@ impl Work<'_> {
             known,
             last: standing.held.last,
             trimmed,
+            recorded,
             counted: Some(counted),
         }))
     }
@@ -116,29 +126,39 @@ impl Work<'_> {
         Ok((held, winners))
     }
 
-    /// What happened, for events, metrics and the store. `fresh` are the messages of the turns that were not settled before.
-    fn note(
-        &self,
-        held: &Arc<Opening>,
-        change: &Change,
-        turns: &[(Turn, Outcome)],
-        fresh: &[usize],
-    ) {
+    /// Tells of an epoch that this request has put in the place of another one.
+    fn replaced(&self, held: &Opening, change: &Change) {
         match change {
             Change::Open => super::announce(self.app, held),
             Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
             Change::None | Change::Unfrozen => {}
         }
-        let count = turns.len();
-        // A session that was opened degraded has no row before it is opened in full.
-        if held.epoch == 0 || !leaves_record(&self.owner, count) {
-            return;
+    }
+
+    /// What happened, for the store. `fresh` are the messages of the turns that were not settled before. Answers
+    /// whether the session has rows.
+    fn note(
+        &self,
+        held: &Arc<Opening>,
+        change: &Change,
+        last: Option<&Sent>,
+        turns: &[(Turn, Outcome)],
+        fresh: &[usize],
+    ) -> bool {
+        let opens = *change == Change::Open;
+        let unnamed = is_derived(&self.owner.id);
+        let unrecorded = last.filter(|last| !last.recorded);
+        // A session that was opened degraded has no row before it is opened in full. One that the client did not name has none before it
+        // goes on: most such requests are single questions, and a question asked again is still one.
+        let goes_on = |last: &Sent| self.chain.links().len() > last.messages;
+        if held.epoch == 0 || (unnamed && (opens || unrecorded.is_some_and(|last| !goes_on(last))))
+        {
+            return false;
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        // What the first turn of an unnamed session had is recorded with the next one of this lane.
-        let unrecorded = is_derived(&self.owner.id) && count.saturating_sub(fresh.len()) <= 1;
-        let whole = *change == Change::Open || (unrecorded && !fresh.is_empty());
+        // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
+        let whole = opens || unrecorded.is_some() || (unnamed && last.is_none());
         if whole {
             let lost = held.reason == Some(RotationReason::StateLost);
             records.opened(&self.key, held, lost, at);
@@ -148,6 +168,7 @@ impl Work<'_> {
                 records.settled(&self.key, turn, outcome, at);
             }
         }
+        true
     }
 
     /// What a request falls back to when nothing frozen may be sent: the same directive, and nothing else.

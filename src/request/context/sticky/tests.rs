@@ -1,10 +1,10 @@
-//! Single flight, and when a session leaves a record.
+//! Single flight.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flights, leaves_record};
+use super::Flights;
 use crate::ids::{AgentId, OrgId};
 use crate::session::{ChainHash, Lane, LaneKey, SessionKey};
 
@@ -51,22 +51,5 @@ async fn other_turns_and_other_lanes_wait_for_nobody() {
         (&lane("trap"), turn(1)),
     ] {
         under_way.push(flights.enter(lane, turn, soon()).await.expect("at once"));
-    }
-}
-
-#[test]
-fn a_session_that_nobody_named_leaves_a_record_with_its_second_turn() {
-    for (id, turns, leaves) in [
-        ("trip", 0, true),
-        ("trip", 1, true),
-        ("auto-x", 0, false),
-        ("auto-x", 1, false),
-        ("auto-x", 2, true),
-    ] {
-        assert_eq!(
-            leaves_record(&lane(id).session, turns),
-            leaves,
-            "{id} {turns}"
-        );
     }
 }

@@ -17,7 +17,7 @@ const LANE_BYTES: usize = 512;
 /// What a settled turn weighs besides its block.
 const TURN_BYTES: usize = 72;
 /// What a memory in a block weighs besides its text.
-const ITEM_BYTES: usize = 24;
+const ITEM_BYTES: usize = 36;
 
 #[derive(Debug)]
 struct Settled {
@@ -213,7 +213,10 @@ impl LaneState {
 
     /// What it weighs, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let enveloped = |e: &Enveloped| e.json().len() + e.ids().len() * ITEM_BYTES;
+        let enveloped = |e: &Enveloped| {
+            let (bytes, memories) = e.held();
+            bytes + memories * ITEM_BYTES
+        };
         let blocks: usize = self
             .turns
             .values()

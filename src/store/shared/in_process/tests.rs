@@ -10,10 +10,10 @@ use super::InProcess;
 use crate::config::SessionConfig;
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::session::{
-    Anchor, Block, ChainHash, Enveloped, Lane, LaneKey, Opening, OpeningParts, Outcome,
-    RotationReason, SessionKey, SessionSecret, Turn,
+    Anchor, Block, ChainHash, Element, Elements, Enveloped, Lane, LaneKey, Opening, OpeningParts,
+    Outcome, RotationReason, SessionKey, SessionSecret, Turn,
 };
-use crate::tokens::TokenCounts;
+use crate::tokens::{Family, Tally};
 
 fn key(id: &str) -> LaneKey {
     LaneKey {
@@ -31,15 +31,19 @@ fn id(n: u8) -> MemoryId {
     MemoryId::from_bytes([n; 16])
 }
 
-/// `n` memories in one envelope.
+const FREE: Tally = Tally::given(Family::Unknown, 0);
+
+/// These memories in one envelope.
 fn enveloped(memories: &[u8]) -> Enveloped {
-    let (mut json, mut places) = (String::new(), Vec::new());
-    for n in memories {
-        let start = json.len();
-        json.push_str(&n.to_string());
-        places.push((id(*n), start..json.len()));
-    }
-    Enveloped::new(json, &places, TokenCounts::default())
+    let element = |n: &u8| {
+        Arc::new(Element {
+            id: id(*n),
+            json: n.to_string().into(),
+            cost: FREE,
+        })
+    };
+    let elements: Vec<_> = memories.iter().map(element).collect();
+    Enveloped::new("", Arc::new(Elements::new(&elements).unwrap()), "", FREE)
 }
 
 fn opening(key: &LaneKey, epoch: u32, nonce_epoch: u32, snapshot: &[u8]) -> Arc<Opening> {
@@ -53,7 +57,7 @@ fn opening(key: &LaneKey, epoch: u32, nonce_epoch: u32, snapshot: &[u8]) -> Arc<
         head: Bytes::from_static(b"head"),
         line: Bytes::from_static(b"line"),
         snapshot: (!snapshot.is_empty()).then(|| enveloped(snapshot)),
-        tokens: TokenCounts::default(),
+        cost: FREE,
         reason: (epoch > 1).then_some(RotationReason::Forget),
     }))
 }
@@ -250,6 +254,7 @@ async fn notes_are_kept_with_a_lane_and_make_none() {
         client_prefix: ChainHash::from_bytes([2; 16]),
         sent: ChainHash::from_bytes([3; 16]),
         epoch: 1,
+        recorded: true,
     };
     cache.checked(&key, 5).await.unwrap();
     cache.sent(&key, sent).await.unwrap();

@@ -35,6 +35,10 @@ impl SessionStore for SqliteStore {
             .await
     }
 
+    fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        self.fences.knows_session(key)
+    }
+
     async fn session_lane(&self, key: &LaneKey) -> Result<Option<LaneRecord>, StoreError> {
         let key = key.clone();
         self.read(move |conn| view::lane(conn, &key)).await

@@ -359,7 +359,7 @@ async fn a_store_that_cannot_be_asked_for_the_session_freezes_nothing() {
     scene.lose_memory().await;
     scene
         .sql()
-        .execute_batch("ALTER TABLE session_lanes RENAME TO hidden")
+        .execute_batch("ALTER TABLE sessions RENAME TO hidden")
         .unwrap();
     talk.push(says("user", "And now?"));
     for _ in 0..2 {
@@ -372,7 +372,7 @@ async fn a_store_that_cannot_be_asked_for_the_session_freezes_nothing() {
     }
     scene
         .sql()
-        .execute_batch("ALTER TABLE hidden RENAME TO session_lanes")
+        .execute_batch("ALTER TABLE hidden RENAME TO sessions")
         .unwrap();
     let second = talk.send(&scene).await;
     assert_extends(&first, &second);
@@ -504,4 +504,37 @@ async fn a_state_that_had_to_yield_is_told_as_a_whole_when_there_is_room() {
         panic!("one envelope")
     };
     assert!(told.contains("Bergen") && told.contains("Oslo"), "{told}");
+}
+
+#[tokio::test]
+async fn an_unnamed_session_that_began_with_two_requests_at_once_is_whole_after_a_loss() {
+    let gate = Gate::new();
+    let scene = Scene::with(plain, gate.overrides()).await;
+    gate.serve(&scene.app.app);
+    scene.remember(SHED).await;
+    let mut talk = Talk::of(scene.app.client());
+    talk.push(says("user", QUESTION));
+    // Both have read the lane before either notes what it sent, and the one that opened it notes first.
+    let (opened, go_on) = gate.stop_at(Step::Sent);
+    let post = || talk.client.post_raw(super::scene::CHAT, talk.body());
+    let (first, ()) = tokio::join!(post(), async {
+        opened.wait().await;
+        let (read, end) = gate.stop_at(Step::Sent);
+        let (second, ()) = tokio::join!(post(), async {
+            read.wait().await;
+            go_on.set();
+            let _first = scene.upstream.exchange(0).await;
+            end.set();
+        });
+        assert_eq!(second.header("x-ibex-memories-injected"), "1");
+    });
+    assert_eq!(first.header("x-ibex-memories-new"), "1");
+    talk.push(REPLY);
+    let second = talk.ask(&scene, "And now?").await;
+    assert_eq!(second.counts(), ("1", "0"));
+    scene.app.app.sessions.records.flushed().await;
+    gate.lanes().clear();
+    let third = talk.ask(&scene, "And then?").await;
+    assert_extends(&second, &third);
+    assert_eq!(third.epoch(), "1");
 }

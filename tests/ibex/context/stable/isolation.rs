@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ibex::auth::Permissions;
-use ibex::ids::{AgentId, OrgId};
+use ibex::ids::{AgentId, MemoryId, OrgId};
 use ibex::openai::ChatRequest;
 use ibex::session::{
-    Block, Chain, Enveloped, Opening, OpeningParts, Outcome, SessionKey, SessionSecret,
+    Block, Chain, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, SessionKey,
+    SessionSecret,
 };
 use ibex::store::shared::SessionCache;
-use ibex::tokens::TokenCounts;
+use ibex::tokens::{Family, Tally};
 
 use super::gate::Gate;
 use super::scene::{Scene, Talk, assert_extends, plain, remember, says, with_snapshot};
@@ -117,6 +118,8 @@ fn foreign(scene: &Scene) -> Arc<SessionKey> {
     Arc::new(key)
 }
 
+const FREE: Tally = Tally::given(Family::Unknown, 0);
+
 fn forged_opening(owner: &Arc<SessionKey>) -> Arc<Opening> {
     Arc::new(Opening::new(OpeningParts {
         nonce: SessionSecret::new(&[1; 32]).nonce(owner, 1),
@@ -127,13 +130,19 @@ fn forged_opening(owner: &Arc<SessionKey>) -> Arc<Opening> {
         head: Bytes::from_static(b"a foreign head"),
         line: Bytes::from_static(b"a foreign line"),
         snapshot: None,
-        tokens: TokenCounts::default(),
+        cost: FREE,
         reason: None,
     }))
 }
 
 fn forged_outcome(owner: &Arc<SessionKey>) -> Outcome {
-    let recall = Enveloped::new("a foreign block".to_owned(), &[], TokenCounts::default());
+    let element = Element {
+        id: MemoryId::new(),
+        json: Bytes::from_static(b"a foreign block"),
+        cost: FREE,
+    };
+    let elements = Elements::new(&[Arc::new(element)]).unwrap();
+    let recall = Enveloped::new("", Arc::new(elements), "", FREE);
     let block = Block::new(Arc::clone(owner), 1, Some(recall), None);
     Outcome::Block(Arc::new(block.unwrap()))
 }
