@@ -18,67 +18,29 @@ impl Work<'_> {
     pub(super) async fn settled(
         &self,
         standing: &Standing,
-        composed: Composed,
+        mut composed: Composed,
         counted: Estimate,
     ) -> Result<Option<Frozen>, Unknown> {
+        let (mut checked, mut recorded) = (standing.held.checked, false);
+        if self.keep {
+            let Some(kept) = self.kept(standing, &mut composed).await? else {
+                return Ok(None);
+            };
+            (checked, recorded) = kept;
+        }
         let Composed {
-            mut opening,
-            change,
-            mut turns,
+            opening,
+            turns,
             used,
             known,
             plan,
+            ..
         } = composed;
-        let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
-        let mut checked = standing.held.checked;
-        let mut recorded = false;
-        if self.keep {
-            let freezing = self.freeze(&opening, &change, &missing);
-            let frozen = timeout_at(self.deadline.end, freezing)
-                .await
-                .map_err(|_| Unknown("session=timeout"))?;
-            let (held, winners) = match frozen {
-                Ok(frozen) => frozen,
-                Err(CacheError::Rotated) => return Ok(None),
-                Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
-            };
-            if !self.are_own(Some(&held), winners.iter().filter_map(Outcome::block)) {
-                return Err(Unknown("session=error"));
-            }
-            if held.nonce_epoch != opening.nonce_epoch {
-                return Ok(None);
-            }
-            let won = Arc::ptr_eq(&held, &opening);
-            // What another request has put was not part of what this one read.
-            checked = checked.min(seen_at(won, &missing, &winners));
-            opening = held;
-            take(&mut turns, &missing, winners);
-            let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
-            if won {
-                self.replaced(&opening, &change);
-            }
-            recorded = self.note(
-                &opening,
-                &change,
-                standing.held.last.as_ref(),
-                &turns,
-                &fresh,
-            );
-        }
-        let trimmed = standing
-            .held
-            .turns
-            .iter()
-            .any(|k| matches!(k, Known::Anchor(_)));
-        let sent: Vec<_> = opening
-            .ids()
-            .chain(
-                turns
-                    .iter()
-                    .filter_map(|(_, o)| o.block())
-                    .flat_map(|b| b.ids().collect::<Vec<_>>()),
-            )
-            .collect();
+        let held = &standing.held.turns;
+        let trimmed = held.iter().any(|k| matches!(k, Known::Anchor(_)));
+        let blocks = turns.iter().filter_map(|(_, o)| o.block());
+        let mut sent: Vec<_> = opening.ids().collect();
+        sent.extend(blocks.flat_map(|b| b.ids()));
         let used = used
             .iter()
             .filter(|memory| sent.contains(&memory.id))
@@ -98,6 +60,49 @@ impl Work<'_> {
             recorded,
             counted: Some(counted),
         }))
+    }
+
+    /// Puts what was composed, takes over what holds instead, and tells of it. Yields the revision up to which all of it is checked, and
+    /// whether the session has rows.
+    async fn kept(
+        &self,
+        standing: &Standing,
+        composed: &mut Composed,
+    ) -> Result<Option<(i64, bool)>, Unknown> {
+        let missing = missing(&standing.held, &composed.turns);
+        let freezing = self.freeze(&composed.opening, &composed.change, &missing);
+        let frozen = timeout_at(self.deadline.end, freezing)
+            .await
+            .map_err(|_| Unknown("session=timeout"))?;
+        let (held, winners) = match frozen {
+            Ok(frozen) => frozen,
+            Err(CacheError::Rotated) => return Ok(None),
+            Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
+        };
+        if !self.are_own(Some(&held), winners.iter().filter_map(Outcome::block)) {
+            return Err(Unknown("session=error"));
+        }
+        if held.nonce_epoch != composed.opening.nonce_epoch {
+            return Ok(None);
+        }
+        let won = Arc::ptr_eq(&held, &composed.opening);
+        // What another request has put was not part of what this one read.
+        let checked = seen_at(won, &missing, &winners).min(standing.held.checked);
+        composed.opening = held;
+        take(&mut composed.turns, &missing, winners);
+        if won {
+            self.replaced(&composed.opening, &composed.change);
+        }
+        let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
+        let last = standing.held.last.as_ref();
+        let recorded = self.note(
+            &composed.opening,
+            &composed.change,
+            last,
+            &composed.turns,
+            &fresh,
+        );
+        Ok(Some((checked, recorded)))
     }
 
     /// Region A first, so that no block is ever settled under a nonce that nobody was told.

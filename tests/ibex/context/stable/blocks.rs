@@ -7,9 +7,9 @@ use ibex::config::{Config, RecallPlace, SystemRole};
 use serde_json::{Value, json};
 
 use super::scene::{
-    REPLY, Scene, Talk, assert_extends, model, plain, region_a, remember, says, with_snapshot,
+    REPLY, Scene, Talk, assert_extends, model, plain, region_a, says, with_snapshot,
 };
-use crate::support::Overrides;
+use crate::support::{Client, Overrides};
 
 const DIRECTIVE: &str = "Answer like a lighthouse keeper.";
 const SHED: &str = "The spare key hangs in the shed.";
@@ -369,7 +369,7 @@ async fn a_request_that_skips_memory_has_the_directive_alone_and_leaves_no_state
 async fn a_session_without_a_name_is_known_by_its_first_message() {
     let scene = Scene::new().await;
     let client = scene.app.client();
-    let named = async |client: &crate::support::Client, system: &str, first: &str| {
+    let named = async |client: &Client, system: &str, first: &str| {
         let mut talk = Talk::of(client.clone());
         if !system.is_empty() {
             talk.push(says("system", system));
@@ -538,16 +538,4 @@ async fn a_change_of_the_working_state_is_told_once() {
     scene.lose_memory().await;
     let fourth = talk.ask(&scene, "And at last?").await;
     assert_extends(&third, &fourth);
-}
-
-#[tokio::test]
-async fn a_memory_of_a_user_stays_with_the_user() {
-    let scene = Scene::new().await;
-    let ann = scene.app.client().header("x-ibex-user-id", "ann");
-    remember(&ann, SHED).await;
-    let ann = ann.header("x-ibex-session-id", "trip");
-    let sent = Talk::of(ann).ask(&scene, QUESTION).await;
-    assert_eq!(sent.counts(), ("1", "1"));
-    let sent = scene.talk("trip").ask(&scene, QUESTION).await;
-    assert_eq!(sent.counts(), ("0", "0"));
 }

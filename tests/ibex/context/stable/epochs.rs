@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ibex::config::Config;
-use ibex::config::{RecallPlace, SystemRole};
+use ibex::config::{Config, RecallPlace, SystemRole};
 use serde_json::json;
 
 use super::gate::{Gate, Step};
@@ -14,7 +13,7 @@ const SHED: &str = "The spare key hangs in the shed.";
 const QUESTION: &str = "Where is the spare key?";
 
 /// A session of three turns that nothing has happened to.
-async fn three_turns(scene: &Scene, talk: &mut Talk) -> super::scene::Sent {
+async fn three_turns(scene: &Scene, talk: &mut Talk) -> Sent {
     talk.ask(scene, QUESTION).await;
     talk.ask(scene, "And the red one?").await;
     talk.ask(scene, "And the blue one?").await
@@ -107,7 +106,7 @@ async fn two_sessions_in_use_when_a_directive_is_revoked_rotate_once_each() {
         branch(two, "b"),
     ];
     let [a, b, c, d] = &asked;
-    let post = async |talk: &Talk| talk.client.post_raw(super::scene::CHAT, talk.body()).await;
+    let post = async |talk: &Talk| talk.client.post_raw(CHAT, talk.body()).await;
     let (a, b, c, d) = tokio::join!(post(a), post(b), post(c), post(d));
     for answer in [a, b, c, d] {
         assert_eq!(answer.header("x-ibex-epoch"), "2");
@@ -133,7 +132,7 @@ async fn what_was_injected_yields_to_a_long_history_and_stays_away() {
     let second = talk.ask(&scene, "What tag has it?").await;
     assert_extends(&first, &second);
     assert_eq!((second.epoch(), second.counts()), ("1", ("2", "1")));
-    let short = talk.clone();
+    let mut short = talk.clone();
     let long = "It was long ago. ".repeat(400);
     let third = talk.ask(&scene, &long).await;
     assert_eq!(third.epoch(), "2");
@@ -155,7 +154,6 @@ async fn what_was_injected_yields_to_a_long_history_and_stays_away() {
         "there is nothing left to yield"
     );
     // With room again the turns stay without; only new ones get something.
-    let mut short = short;
     let roomy = short.ask(&scene, "Back to the key?").await;
     assert_eq!((roomy.epoch(), roomy.counts()), ("2", ("2", "2")));
     assert!(
@@ -410,15 +408,12 @@ async fn what_the_client_does_with_its_history_is_told_once() {
     talk.ask(&scene, "Back to the grey one?").await;
     events(0, 2, 1);
     // The first turn goes, and the assistant's answer in front of the second one stays.
-    let whole = talk.clone();
     talk.messages.drain(1..2);
     let trimmed = talk.ask(&scene, "What was it?").await;
     events(1, 2, 1);
     assert_eq!(trimmed.epoch(), "1");
-    assert!(trimmed.messages().starts_with(&trimmed.messages()[..10]));
     talk.ask(&scene, "And that?").await;
     events(1, 2, 1);
-    drop(whole);
     for reason in ["forget", "revoked", "over_budget", "state_lost"] {
         assert_eq!(scene.rotations(reason), 0, "an event is no epoch");
     }
@@ -516,7 +511,7 @@ async fn an_unnamed_session_that_began_with_two_requests_at_once_is_whole_after_
     talk.push(says("user", QUESTION));
     // Both have read the lane before either notes what it sent, and the one that opened it notes first.
     let (opened, go_on) = gate.stop_at(Step::Sent);
-    let post = || talk.client.post_raw(super::scene::CHAT, talk.body());
+    let post = || talk.client.post_raw(CHAT, talk.body());
     let (first, ()) = tokio::join!(post(), async {
         opened.wait().await;
         let (read, end) = gate.stop_at(Step::Sent);

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use ibex::config::Config;
-use ibex::config::StoreConfig;
+use ibex::config::{Config, StoreConfig};
 use ibex::memory::PartitionKey;
+use ibex::openai::ChatRequest;
 use ibex::seams::{Clock, SystemClock};
+use ibex::session::{Block, Chain, Element, Elements, Enveloped, Outcome};
+use ibex::store::shared::SessionCache;
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{ChangeFeed, MemoryStore};
+use ibex::tokens::{Family, Tally};
 
 use super::gate::{Gate, Step};
 use super::scene::{
     CHAT, REPLY, Scene, Sent, Talk, assert_extends, plain, says, until, with_snapshot,
 };
-use crate::support::Overrides;
+use crate::support::{Answer, Overrides};
 
 const SHED: &str = "The spare key hangs in the shed.";
 const TAG: &str = "The spare key has a red tag.";
@@ -183,9 +186,8 @@ async fn what_another_process_forgot_does_not_go_out_again() {
 }
 
 /// A request under way: it is answered when it was let go on.
-async fn in_flight(talk: &Talk) -> impl Future<Output = crate::support::Answer> {
-    let (client, body) = (talk.client.clone(), talk.body());
-    async move { client.post_raw(CHAT, body).await }
+async fn in_flight(talk: &Talk) -> Answer {
+    talk.client.post_raw(CHAT, talk.body()).await
 }
 
 /// Whether the change feed has told this process of everything that is in the store.
@@ -224,8 +226,7 @@ async fn forgets_at(step: Step, at_turn: usize, snapshot: u32, heard: bool) {
     talk.push(says("user", "Where is the key, and what is its tag?"));
     let before = scene.upstream.hits();
     let (reached, go) = gate.stop_at(step);
-    let request = in_flight(&talk).await;
-    let (answer, ()) = tokio::join!(request, async {
+    let (answer, ()) = tokio::join!(in_flight(&talk), async {
         reached.wait().await;
         scene.forget(&shed).await;
         if heard {
@@ -311,17 +312,56 @@ async fn one_that_a_stale_search_put_into_a_checked_lane_does_not_reach_who_wait
     talk.push(says("user", QUESTION));
     // The first request has settled its turn and waits before its last look; the second one reads what was settled.
     let (reached, go) = gate.stop_at(Step::Memories);
-    let (first, second) = (in_flight(&talk).await, in_flight(&talk).await);
-    let (_, _) = tokio::join!(first, async {
+    let (_, ()) = tokio::join!(in_flight(&talk), async {
         reached.wait().await;
-        let answer = second.await;
+        in_flight(&talk).await;
         go.set();
-        answer
     });
     for exchange in scene.upstream.exchanges() {
         let body = String::from_utf8_lossy(&exchange.request.body);
         assert!(!body.contains(SHED), "{body}");
     }
+}
+
+#[tokio::test]
+async fn one_that_another_process_settled_first_does_not_go_out() {
+    let gate = Gate::new();
+    let scene = Scene::with(plain, gate.overrides()).await;
+    gate.serve(&scene.app.app);
+    let mut talk = scene.talk("trip");
+    talk.ask(&scene, "Hello?").await;
+    let shed = scene.remember(SHED).await;
+    scene.forget(&shed).await;
+    scene.remember(TAG).await;
+    caught_up(&scene).await;
+    // The lane is held to the newest state of the store.
+    talk.clone().ask(&scene, "Hello again?").await;
+    talk.push(says("user", QUESTION));
+    let chat = ChatRequest::parse(talk.body().into(), 10).unwrap();
+    let chain = Chain::of(&chat, scene.app.org, &scene.app.app.sessions.secret);
+    let turn = *chain.turns().last().unwrap();
+    let element = Element {
+        id: shed.parse().unwrap(),
+        json: SHED.into(),
+        cost: Tally::given(Family::Unknown, 1),
+    };
+    let cost = element.cost;
+    let elements = Arc::new(Elements::new(&[Arc::new(element)]).unwrap());
+    let recall = Enveloped::new("", elements, "", cost);
+    let stale = Block::new(Arc::new(scene.key("trip")), 1, Some(recall), None).unwrap();
+    let (reached, go) = gate.stop_at(Step::Settle);
+    let (answer, ()) = tokio::join!(in_flight(&talk), async {
+        reached.wait().await;
+        let settled = vec![(turn, Outcome::Block(Arc::new(stale)))];
+        let lane = scene.lane("trip");
+        gate.lanes().settle(&lane, 1, settled).await.unwrap();
+        go.set();
+    });
+    let sent = Sent::of(answer, &scene.upstream.last().request.body);
+    assert_eq!((sent.epoch(), sent.counts()), ("2", ("0", "0")));
+    assert!(!sent.body.contains(SHED));
+    let again = talk.send(&scene).await;
+    assert_eq!(again.messages(), sent.messages());
 }
 
 #[tokio::test]
@@ -383,7 +423,7 @@ async fn a_session_that_comes_back_after_a_forget_rotates_once() {
     let mut talk = scene.talk("trip");
     talk.ask(&scene, QUESTION).await;
     let brass = scene.remember("The spare key is made of brass.").await;
-    let second = talk.ask(&scene, "What is it made of?").await;
+    talk.ask(&scene, "What is it made of?").await;
     scene.lose_memory().await;
     scene.forget(&shed).await;
     scene.forget(&brass).await;
@@ -399,7 +439,6 @@ async fn a_session_that_comes_back_after_a_forget_rotates_once() {
     }
     let epochs = scene.epochs("trip").await;
     assert_eq!(epochs, [(1, String::new()), (2, "forget".to_owned())]);
-    drop(second);
 }
 
 #[tokio::test]
@@ -419,10 +458,9 @@ async fn two_requests_that_both_find_it_forgotten_rotate_once() {
     };
     let (a, b) = (branch("a"), branch("b"));
     let (reached, go) = gate.stop_at(Step::Rotate);
-    let (first, second) = (in_flight(&a).await, in_flight(&b).await);
-    let (first, second) = tokio::join!(first, async {
+    let (first, second) = tokio::join!(in_flight(&a), async {
         reached.wait().await;
-        let answer = second.await;
+        let answer = in_flight(&b).await;
         go.set();
         answer
     });
@@ -432,5 +470,4 @@ async fn two_requests_that_both_find_it_forgotten_rotate_once() {
     }
     assert_eq!(scene.rotations("forget"), 1);
     assert_eq!(scene.epochs("trip").await.len(), 2);
-    let _lanes = Arc::clone(&gate);
 }
