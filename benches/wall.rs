@@ -37,6 +37,7 @@ use ibex::request::context::plan::{ContextPlan, Outcome};
 use ibex::request::context::{Subject, run};
 use ibex::request::resolution::directive::Lookup;
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
+use ibex::session::Lane;
 use ibex::store::keys::ServerKeys;
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{
@@ -302,6 +303,7 @@ async fn assemble(app: &App, who: &Principal, question: &str) -> Sample {
         who,
         chat: &chat,
         profile: ModelProfile::of("gpt-4o", None, 32_768),
+        lane: &Lane::new("openai", "gpt-4o"),
     };
     let began = Instant::now();
     let assembled = run(app, &subject, &Lookup::AtHand(None), &View::default()).await;

@@ -20,7 +20,7 @@ pub mod working_state;
 pub use chain::{Anchor, Chain, ChainHash, Turn};
 pub use frozen::{
     Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, RotationReason, Snapshot,
-    StateDelta,
+    StateDelta, Text,
 };
 pub use key::{Lane, LaneKey, SessionKey};
 pub use secret::{SessionNonce, SessionSecret, is_derived};

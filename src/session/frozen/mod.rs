@@ -74,9 +74,34 @@ struct Place {
 /// Memories one after the other. Sessions that open with the same ones share them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elements {
-    json: Bytes,
+    text: Text,
     places: Box<[Place]>,
     cost: Tally,
+}
+
+/// The inside of a JSON string with its SHA-256, which is taken once for everybody who shares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    json: Bytes,
+    sha256: [u8; 32],
+}
+
+impl Text {
+    /// A text.
+    #[must_use]
+    pub fn new(json: impl Into<Bytes>) -> Self {
+        let json = json.into();
+        Self {
+            sha256: Sha256::digest(&json).into(),
+            json,
+        }
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
 }
 
 impl Elements {
@@ -95,7 +120,7 @@ impl Elements {
             cost: e.cost,
         });
         Some(Self {
-            json: json.freeze(),
+            text: Text::new(json),
             places: places.collect(),
             cost,
         })
@@ -104,13 +129,13 @@ impl Elements {
     /// Its bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.json.len()
+        self.text.json.len()
     }
 
     /// Never: nothing is no list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.json.is_empty()
+        self.text.json.is_empty()
     }
 
     /// The same without the memories of `gone`; nothing when none is left.
@@ -118,8 +143,8 @@ impl Elements {
         let left = |place: &&Place| !gone.contains(&place.id);
         let places: Box<[Place]> = self.places.iter().filter(left).copied().collect();
         let cost = places.iter().map(|p| p.cost).reduce(Tally::plus)?;
-        let mut json = BytesMut::with_capacity(self.json.len());
-        let mut rest = self.json.clone();
+        let mut json = BytesMut::with_capacity(self.len());
+        let mut rest = self.text.json.clone();
         for place in &self.places {
             let element = rest.split_to((place.bytes as usize).min(rest.len()));
             if left(&place) {
@@ -127,7 +152,7 @@ impl Elements {
             }
         }
         Some(Self {
-            json: json.freeze(),
+            text: Text::new(json),
             places,
             cost,
         })
@@ -164,7 +189,14 @@ impl Enveloped {
     #[must_use]
     pub fn pieces(&self) -> [Bytes; 3] {
         let close = Bytes::from_static(self.close.as_bytes());
-        [self.open.clone(), self.elements.json.clone(), close]
+        [self.open.clone(), self.elements.text.json.clone(), close]
+    }
+
+    /// Feeds what it consists of to a hash.
+    fn feed(&self, hash: &mut Sha256) {
+        hash.update(&self.open);
+        hash.update(self.elements.text.sha256);
+        hash.update(self.close);
     }
 
     /// The memories, in their order.
@@ -237,12 +269,12 @@ impl Block {
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Self> {
-        let recalled = recall.iter().flat_map(Enveloped::pieces);
-        let whole = digest(
-            recalled
-                .chain([STATE])
-                .chain(state.iter().map(|s| s.json.clone())),
-        );
+        let mut hash = Sha256::new();
+        recall.iter().for_each(|r| r.feed(&mut hash));
+        // No JSON string holds this byte, so where one part ends is part of the digest.
+        hash.update([0]);
+        state.iter().for_each(|s| hash.update(&s.json));
+        let whole: [u8; 32] = hash.finalize().into();
         let digest = *whole.first_chunk()?;
         (recall.is_some() || state.is_some()).then_some(Self {
             owner,
@@ -369,8 +401,8 @@ pub struct OpeningParts {
     pub nonce: SessionNonce,
     /// The pinned directive's version.
     pub directive: Option<u32>,
-    /// Framing, platform policy and directive: the inside of a JSON string, the same for every session of the agent.
-    pub head: Bytes,
+    /// Framing, platform policy and directive: the same for every session of the agent.
+    pub head: Text,
     /// The line that names the nonce: the inside of a JSON string.
     pub line: Bytes,
     /// The snapshot behind it.
@@ -400,12 +432,12 @@ impl Opening {
     /// Region A of these parts.
     #[must_use]
     pub fn new(parts: OpeningParts) -> Self {
-        let snapshot = parts.snapshot.iter().flat_map(Enveloped::pieces);
-        let sha256 = digest(
-            [parts.head.clone(), parts.line.clone()]
-                .into_iter()
-                .chain(snapshot),
-        );
+        let mut hash = Sha256::new();
+        hash.update(parts.head.sha256);
+        hash.update(&parts.line);
+        hash.update([0]);
+        parts.snapshot.iter().for_each(|s| s.feed(&mut hash));
+        let sha256 = hash.finalize().into();
         Self { parts, sha256 }
     }
 
@@ -415,7 +447,7 @@ impl Opening {
         self.parts.clone()
     }
 
-    /// SHA-256 over the bytes of Region A that are ibex's own.
+    /// SHA-256 over the bytes of Region A that are ibex's own; what sessions share goes in as its own SHA-256.
     #[must_use]
     pub fn sha256(&self) -> &[u8; 32] {
         &self.sha256
@@ -433,6 +465,17 @@ impl Opening {
         self.parts.snapshot.iter().flat_map(Enveloped::ids)
     }
 
+    /// The directive alone, for a request that may send nothing that is frozen.
+    #[must_use]
+    pub fn bare(&self) -> Self {
+        Self::new(OpeningParts {
+            epoch: 0,
+            snapshot: None,
+            reason: None,
+            ..self.parts.clone()
+        })
+    }
+
     /// The next epoch, which lost the memories of `gone` and keeps every other byte.
     #[must_use]
     pub fn without(&self, gone: &[MemoryId]) -> Self {
@@ -444,16 +487,6 @@ impl Opening {
             ..self.parts.clone()
         })
     }
-}
-
-/// Before the working state in a block's digest: no JSON string holds this byte unescaped, so where one part ends is part of the digest.
-const STATE: Bytes = Bytes::from_static(b"\0");
-
-/// SHA-256 over pieces, one after the other.
-fn digest(pieces: impl Iterator<Item = Bytes>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    pieces.for_each(|piece| hash.update(&piece));
-    hash.finalize().into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{
     Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, RotationReason,
-    SessionKey, StateDelta,
+    SessionKey, StateDelta, Text,
 };
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::session::SessionSecret;
@@ -65,7 +65,7 @@ fn opening(head: &'static str, line: &'static str, snapshot: Option<Enveloped>) 
         epoch: 4,
         nonce_epoch: 3,
         directive: Some(9),
-        head: Bytes::from_static(head.as_bytes()),
+        head: Text::new(head),
         line: Bytes::from_static(line.as_bytes()),
         snapshot,
         cost: tokens(1),

@@ -91,8 +91,16 @@ pub trait SessionCache: Send + Sync + Debug {
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<(), CacheError>;
 
-    /// Puts Region A if the lane has none, and answers with the one that holds: the very same one when this call has put it.
-    async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError>;
+    /// Puts Region A if the lane has none and settles turns under it, and answers with what holds: the very same Region A when this call
+    /// has put it.
+    ///
+    /// [`CacheError::Rotated`] when the one that holds has another nonce.
+    async fn open(
+        &self,
+        key: &LaneKey,
+        opening: Arc<Opening>,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError>;
 
     /// Settles turns that are not settled, and answers with what holds for each. `nonce_epoch` is the one that blocks among them were
     /// rendered under. From now on the lane is not known to be checked any further than the blocks that were put.
@@ -115,12 +123,12 @@ pub trait SessionCache: Send + Sync + Debug {
         blocks: BlockFate,
     ) -> Result<Arc<Opening>, CacheError>;
 
-    /// Every memory that the lane holds, on whatever branch.
-    async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError>;
+    /// Every turn that the lane holds, on whatever branch, in the order of their settling. Their places are those of the requests that
+    /// settled them.
+    async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError>;
 
-    /// Notes that no memory forgotten up to this revision is left in the lane, unless something was settled since its memories were asked
-    /// for.
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError>;
+    /// Notes that no memory forgotten up to this revision is left in the lane, if it still has as many turns as were looked at.
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError>;
 
     /// Notes what was sent.
     async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError>;

@@ -2,12 +2,14 @@
 
 mod app;
 mod client;
+mod items;
 mod settings;
 pub(crate) mod templates;
 mod upstream;
 
 pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
+pub(crate) use items::{items, parsed};
 pub(crate) use settings::{assembled, in_assembled, patient};
 pub(crate) use upstream::{
     Event, Exchange, Received, Script, Upstream, chunk, completion, ordinary, soon,

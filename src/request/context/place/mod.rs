@@ -63,7 +63,7 @@ fn tail(opening: &Opening) -> Vec<Bytes> {
 }
 
 fn prefix(edits: &mut Edits, chat: &ChatRequest, opening: &Opening, system_role: SystemRole) {
-    let head = vec![opening.head.clone()];
+    let head = vec![opening.head.json().clone()];
     let run = leading_run(chat);
     let (first, last) = match (system_role, run) {
         (SystemRole::None, _) => {
@@ -110,9 +110,10 @@ fn leading_run(chat: &ChatRequest) -> &[Message] {
         .unwrap_or_default()
 }
 
+/// The user message that opens the conversation. One that comes later is not it: what stands before it was sent without.
 fn first_user(chat: &ChatRequest) -> Option<&Message> {
-    let user = chat.messages().iter().find(|m| m.role == Role::User)?;
-    takes_text(user).then_some(user)
+    let first = chat.messages().get(chat.leading_system())?;
+    (first.role == Role::User && takes_text(first)).then_some(first)
 }
 
 /// A string, or an array that has a part to stand beside.

@@ -11,7 +11,7 @@ use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
 use crate::session::{
-    Block, Element, Elements, Enveloped, Opening, OpeningParts, SessionKey, SessionSecret,
+    Block, Element, Elements, Enveloped, Opening, OpeningParts, SessionKey, SessionSecret, Text,
 };
 use crate::tokens::{Family, Tally};
 
@@ -48,7 +48,7 @@ fn opening() -> Opening {
         epoch: 1,
         nonce_epoch: 1,
         directive: Some(1),
-        head: Bytes::from_static(b"HEAD"),
+        head: Text::new("HEAD"),
         line: Bytes::from_static(b"LINE"),
         snapshot: Some(text("SNAP")),
         cost: FREE,
@@ -211,6 +211,13 @@ fn without_system_messages_everything_is_in_the_first_user_message() {
         &[],
         r#"[{"role":"user","content":[]},{"role":"user","content":"c"}]"#,
         r#"[{"role":"user","content":"HEAD\n\nLINE\n\nSNAP"},{"role":"user","content":[]},{"role":"user","content":"c"}]"#,
+    );
+    // A user message behind another one's answer opens nothing: what stood before it was sent without.
+    check(
+        kind,
+        &[1],
+        r#"[{"role":"assistant","content":"b"},{"role":"user","content":"c"}]"#,
+        r#"[{"role":"user","content":"HEAD\n\nLINE\n\nSNAP"},{"role":"assistant","content":"b"},{"role":"user","content":"RECALL\n\nc"}]"#,
     );
 }
 

@@ -19,7 +19,7 @@ use crate::request::context::plan::{
 use crate::request::context::rank::{RankSettings, Ranked, rank, standing_components};
 use crate::request::context::retrieve::Found;
 use crate::session::{
-    Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn,
+    Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn, is_derived,
 };
 use crate::store::shared::{BlockFate, Held, Known};
 use crate::tokens::Count;
@@ -57,6 +57,8 @@ pub(super) struct Inputs<'a> {
     pub(super) measured: Measured,
     pub(super) state: Option<StateDelta>,
     pub(super) view: &'a View,
+    /// Whether somebody will read the plan in full.
+    pub(super) explain: bool,
     pub(super) now: Timestamp,
 }
 
@@ -67,7 +69,7 @@ pub(super) struct Composed {
     pub(super) change: Change,
     /// Every turn of the request with what it has.
     pub(super) turns: Vec<(Turn, Outcome)>,
-    /// Memories that are sent for the first time.
+    /// Memories that were recalled for this turn.
     pub(super) used: Vec<Arc<Memory>>,
     /// The store's revision that they are known at.
     pub(super) known: i64,
@@ -109,12 +111,17 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
     }
     let mut plan = inputs.plan(&opening, &turns, &ranked, &chosen);
     plan.pack = any.then_some(chosen.report);
-    inputs.record_snapshot(&opened, &mut plan);
-    let recalled = chosen.memories.iter().map(|r| Arc::clone(&r.memory));
+    if inputs.explain {
+        inputs.record_snapshot(&opened, &mut plan);
+    }
     Ok(Composed {
-        used: opened.into_iter().chain(recalled).collect(),
+        used: chosen
+            .memories
+            .iter()
+            .map(|r| Arc::clone(&r.memory))
+            .collect(),
         known: inputs.known,
-        opening: Arc::new(opening),
+        opening,
         change,
         turns,
         plan,
@@ -132,7 +139,7 @@ fn carried(opening: &Opening, turns: &[(Turn, Outcome)]) -> Vec<MemoryId> {
 
 impl Inputs<'_> {
     /// Region A, what has to be done to it, and the memories that a new one opens with.
-    fn opening(&self) -> (Opening, Change, Vec<Arc<Memory>>) {
+    fn opening(&self) -> (Arc<Opening>, Change, Vec<Arc<Memory>>) {
         let pinned = self
             .found
             .directive
@@ -156,18 +163,15 @@ impl Inputs<'_> {
             // A directive that is not known is better than one that was revoked.
             let pinned = pinned.filter(|p| !self.revoked.contains(&p.version));
             let next = self.press.redirected(held, epoch, pinned);
-            return (
-                next,
-                Change::Rotate(held.epoch, BlockFate::Keep),
-                Vec::new(),
-            );
+            let change = Change::Rotate(held.epoch, BlockFate::Keep);
+            return (Arc::new(next), change, Vec::new());
         }
         let missing = |branch: &str| {
             let report = self.found.branches.get(branch);
             report.is_some_and(|b| crate::request::context::missing(b.outcome))
         };
         let degraded = self.found.given_up.is_some() || missing("directive") || missing("snapshot");
-        let first = self.lost.saturating_add(1);
+        let first = self.first_epoch();
         let epoch = Epoch {
             number: if degraded { 0 } else { first },
             nonce: first,
@@ -185,13 +189,23 @@ impl Inputs<'_> {
         } else {
             Change::Open
         };
-        (opening, change, opened)
+        (Arc::new(opening), change, opened)
+    }
+
+    /// The number of a session's first epoch: one more than what was lost. Of a session that the client did not name nothing is stored
+    /// before it goes on, so one that is first seen in its third turn may have been seen before. It begins with 3, which no loss before
+    /// that turn can have used.
+    fn first_epoch(&self) -> u32 {
+        if self.lost == 0 && is_derived(&self.owner.id) {
+            return u32::try_from(self.turns.len()).unwrap_or(u32::MAX).max(1);
+        }
+        self.lost.saturating_add(1)
     }
 
     /// Region A as this reader may see it: a preview for somebody who may not read directives names the version instead.
-    fn shown(&self, held: &Arc<Opening>) -> Opening {
+    fn shown(&self, held: &Arc<Opening>) -> Arc<Opening> {
         let (true, Some(version)) = (self.view.hide_directive, held.directive) else {
-            return Opening::clone(held);
+            return Arc::clone(held);
         };
         let known = self
             .found
@@ -212,7 +226,7 @@ impl Inputs<'_> {
             text: &text,
             hidden: true,
         };
-        self.press.redirected(held, epoch, Some(pinned))
+        Arc::new(self.press.redirected(held, epoch, Some(pinned)))
     }
 
     /// The memories that a session opens with: by standing, as many as fit.
@@ -233,16 +247,17 @@ impl Inputs<'_> {
     }
 
     /// An opening that lost its snapshot for want of room, and how it comes into force.
-    fn slimmed(&self, slimmer: OpeningParts, change: Change) -> (Opening, Change) {
+    fn slimmed(&self, slimmer: OpeningParts, change: Change) -> (Arc<Opening>, Change) {
         let Some(held) = &self.held.opening else {
-            return (Opening::new(slimmer), change);
+            return (Arc::new(Opening::new(slimmer)), change);
         };
         let next = Opening::new(OpeningParts {
             epoch: held.epoch.saturating_add(1),
             reason: Some(RotationReason::OverBudget),
             ..slimmer
         });
-        (next, Change::Rotate(held.epoch, BlockFate::Drop))
+        let change = Change::Rotate(held.epoch, BlockFate::Drop);
+        (Arc::new(next), change)
     }
 
     /// The turns as they are held. A turn that is not known got nothing, and stays so; the last one may still get something.

@@ -78,8 +78,10 @@ pub struct Frozen {
     opening: Arc<Opening>,
     /// Every turn of the request with what it has.
     turns: Vec<(Turn, Outcome)>,
-    /// Memories that this request is the first to send.
+    /// Memories that were recalled for this turn, and are sent for the first time.
     used: Vec<(PartitionKey, MemoryId)>,
+    /// Whether the session was opened by this request: its snapshot is sent for the first time as well.
+    opened: bool,
     /// The record.
     pub plan: ContextPlan,
     /// The store's revision up to which everything here was checked.
@@ -92,8 +94,6 @@ pub struct Frozen {
     recorded: bool,
     /// What the whole prompt was counted as.
     counted: Option<Estimate>,
-    /// The directive by itself, for a request that may not send anything else.
-    bare: Opening,
 }
 
 impl Frozen {
@@ -130,7 +130,17 @@ impl Frozen {
         self.counted
     }
 
-    /// Counts what went out. Being sent for the first time is a use; being sent again is none.
+    /// How many memories are sent for the first time.
+    fn new_memories(&self) -> usize {
+        let snapshot = if self.opened {
+            self.opening.ids().count()
+        } else {
+            0
+        };
+        self.used.len() + snapshot
+    }
+
+    /// Counts what went out. Being recalled for a turn is a use; being sent again is none, and neither is a snapshot: nobody asked.
     pub(super) fn count(&self, app: &App) {
         let seconds = self
             .plan
@@ -138,7 +148,7 @@ impl Frozen {
             .get("total")
             .map_or(0.0, |ms| ms / 1_000.0);
         app.metrics
-            .assembled(&self.plan, self.used.len() as u64, seconds);
+            .assembled(&self.plan, self.new_memories() as u64, seconds);
         app.uses.note(self.used.iter().cloned());
     }
 }
@@ -257,13 +267,7 @@ impl Work<'_> {
             };
             composed = compose(late.given_up("deadline"), state)?;
         }
-        let injected = composed.plan.tokens.injected;
-        let counted = Estimate {
-            family: counted.family,
-            tokens: [counted.tools.tokens, injected]
-                .into_iter()
-                .fold(counted.messages.tokens, u32::saturating_add),
-        };
+        let counted = whole_prompt(counted, composed.plan.tokens.injected);
         self.settled(&standing, composed, counted).await
     }
 
@@ -367,6 +371,7 @@ impl Work<'_> {
             measured,
             state,
             view: self.view,
+            explain: !self.keep,
             now: self.app.clock.now(),
         };
         match catch_unwind(AssertUnwindSafe(|| compose::compose(inputs))) {
@@ -401,7 +406,7 @@ impl Work<'_> {
         plan.reason = Some(reason.to_owned());
         Frozen {
             key: Arc::clone(&self.key),
-            opening: Arc::new(opening.clone()),
+            opening: Arc::new(opening),
             turns: Vec::new(),
             used: Vec::new(),
             plan,
@@ -411,8 +416,17 @@ impl Work<'_> {
             trimmed: false,
             recorded: false,
             counted: None,
-            bare: opening,
+            opened: false,
         }
+    }
+}
+
+/// What the whole prompt was counted as, before any correction.
+fn whole_prompt(client: Measured, injected: u32) -> Estimate {
+    let tokens = client.messages.tokens.saturating_add(client.tools.tokens);
+    Estimate {
+        family: client.family,
+        tokens: tokens.saturating_add(injected),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::request::context::{envelope, regions};
 use crate::session::working_state::{self, WorkingState};
 use crate::session::{
     Anchor, Block, Element, Elements, Enveloped, Opening, OpeningParts, RotationReason, SessionKey,
-    SessionSecret, StateDelta,
+    SessionSecret, StateDelta, Text,
 };
 use crate::tokens::{Counter, Family, Tally};
 
@@ -34,7 +34,7 @@ type HeadKey = (OrgId, AgentId, Option<u32>, Family);
 
 #[derive(Debug)]
 struct Head {
-    json: Bytes,
+    text: Text,
     cost: Tally,
 }
 
@@ -55,7 +55,7 @@ impl Default for Renderings {
         Self {
             heads: Cache::builder()
                 .max_capacity(KEPT)
-                .weigher(move |_, head: &Arc<Head>| weight(head.json.len()))
+                .weigher(move |_, head: &Arc<Head>| weight(head.text.json().len()))
                 .build_with_hasher(RandomState::default()),
             elements: Cache::builder()
                 .max_capacity(KEPT)
@@ -127,7 +127,7 @@ impl Press<'_> {
             line: regions::session_line(nonce.as_str()),
             snapshot: snapshot.map(|elements| envelope::snapshot(&nonce, elements, self.family)),
             cost: head.cost.plus(Tally::given(self.family, LINE_TOKENS)),
-            head: head.json.clone(),
+            head: head.text.clone(),
             nonce,
             reason: epoch.reason,
         })
@@ -145,7 +145,7 @@ impl Press<'_> {
             epoch: epoch.number,
             directive: directive.map(|d| d.version),
             cost: head.cost.plus(Tally::given(self.family, LINE_TOKENS)),
-            head: head.json.clone(),
+            head: head.text.clone(),
             reason: epoch.reason,
             ..opening.parts()
         })
@@ -206,7 +206,7 @@ impl Press<'_> {
                 text.unwrap_or_default(),
             ];
             Arc::new(Head {
-                json: regions::head(&self.settings.platform_policy, text),
+                text: Text::new(regions::head(&self.settings.platform_policy, text)),
                 cost: Tally::of(self.counter, owner.org, self.family, &parts.join("\n\n")),
             })
         };

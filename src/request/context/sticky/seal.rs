@@ -3,7 +3,6 @@
 //! The store's revision of forgotten memories is read after everything else; nothing is awaited between that look and the bytes that are
 //! handed over. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,14 +92,19 @@ impl Frozen {
         let fence = app.store.forget_fence(&partitions).map_err(failed)?;
         let cache = &app.sessions.cache;
         // What is new came from the index, which knew of everything up to this revision when it was asked.
-        let new_is_current = self.used.is_empty() || fence <= self.known;
+        let new_is_current = self.new_memories() == 0 || fence <= self.known;
         if fence <= self.checked && new_is_current {
             return Ok(());
         }
         let mut asked = ids;
-        asked.extend(cache.memories(&self.key).await.map_err(|_| "fence=error")?);
+        let held = cache.turns(&self.key).await.map_err(|_| "fence=error")?;
+        asked.extend(
+            held.iter()
+                .filter_map(|(_, o)| o.block())
+                .flat_map(|b| b.ids()),
+        );
         if new_is_current && self.are_new(&asked) {
-            return self.current(app, fence, keep).await;
+            return self.current(app, (fence, held.len()), keep).await;
         }
         asked.sort_unstable();
         asked.dedup();
@@ -111,14 +115,19 @@ impl Frozen {
         if !gone.is_empty() {
             self.scrub(app, &gone, keep).await?;
         }
-        self.current(app, fence, keep).await
+        self.current(app, (fence, held.len()), keep).await
     }
 
-    /// Notes that nothing in the lane was forgotten up to this revision.
-    async fn current(&mut self, app: &App, fence: i64, keep: bool) -> Result<(), &'static str> {
+    /// Notes that nothing in the lane was forgotten up to this revision, as far as its turns have been looked at.
+    async fn current(
+        &mut self,
+        app: &App,
+        (fence, turns): (i64, usize),
+        keep: bool,
+    ) -> Result<(), &'static str> {
         self.checked = fence;
         if keep {
-            let noted = app.sessions.cache.checked(&self.key, fence).await;
+            let noted = app.sessions.cache.checked(&self.key, fence, turns).await;
             noted.map_err(|_| "fence=error")?;
         }
         Ok(())
@@ -126,8 +135,14 @@ impl Frozen {
 
     /// Whether this request is the first to send every one of them.
     fn are_new(&self, ids: &[MemoryId]) -> bool {
-        ids.iter()
-            .all(|id| self.used.iter().any(|(_, new)| new == id))
+        let opening: Vec<MemoryId> = if self.opened {
+            self.opening.ids().collect()
+        } else {
+            Vec::new()
+        };
+        let is_new =
+            |id: &MemoryId| self.used.iter().any(|(_, new)| new == id) || opening.contains(id);
+        ids.iter().all(is_new)
     }
 
     /// A new epoch without these memories. Every other byte stays.
@@ -179,7 +194,8 @@ impl Frozen {
             reason,
             "frozen memories could not be checked; the request goes out without them"
         );
-        self.opening = Arc::new(self.bare.clone());
+        self.opening = Arc::new(self.opening.bare());
+        self.opened = false;
         self.turns
             .iter_mut()
             .for_each(|(_, outcome)| *outcome = Outcome::Nothing);
@@ -269,7 +285,7 @@ impl Frozen {
             epoch: self.opening.epoch,
             sent_chain: sent.map(|s| hex(s.as_bytes())).unwrap_or_default(),
             memories: self.ids().len(),
-            new: self.used.len(),
+            new: self.new_memories(),
             events,
         });
     }
@@ -285,10 +301,14 @@ fn extends(chain: &Chain, last: &Sent) -> bool {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _written = write!(text, "{byte:02x}");
-    }
-    text
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| {
+        DIGITS
+            .get(usize::from(nibble))
+            .map_or('0', |d| char::from(*d))
+    };
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
 }

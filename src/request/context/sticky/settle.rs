@@ -10,7 +10,8 @@ use super::lane::Standing;
 use super::super::Estimate;
 use super::{Frozen, Unknown, Work};
 
-use crate::session::{Opening, OpeningParts, Outcome, RotationReason, Turn, is_derived};
+use crate::ids::MemoryId;
+use crate::session::{Opening, Outcome, RotationReason, Turn, is_derived};
 use crate::store::shared::{BlockFate, CacheError, Held, Known, Sent};
 
 impl Work<'_> {
@@ -30,25 +31,25 @@ impl Work<'_> {
         }
         let Composed {
             opening,
+            change,
             turns,
             used,
             known,
             plan,
-            ..
         } = composed;
         let held = &standing.held.turns;
         let trimmed = held.iter().any(|k| matches!(k, Known::Anchor(_)));
-        let blocks = turns.iter().filter_map(|(_, o)| o.block());
-        let mut sent: Vec<_> = opening.ids().collect();
-        sent.extend(blocks.flat_map(|b| b.ids()));
+        // Of a turn that was settled by somebody else, what counts is what that one recalled.
+        let settled = turns.last().and_then(|(_, outcome)| outcome.block());
+        let recalled: Vec<MemoryId> = settled.map(|b| b.ids().collect()).unwrap_or_default();
         let used = used
             .iter()
-            .filter(|memory| sent.contains(&memory.id))
+            .filter(|memory| recalled.contains(&memory.id))
             .map(|memory| (memory.partition.clone(), memory.id))
             .collect();
         Ok(Some(Frozen {
             key: Arc::clone(&self.key),
-            bare: self.bare_of(&opening),
+            opened: change == Change::Open,
             opening,
             turns,
             used,
@@ -95,13 +96,12 @@ impl Work<'_> {
         }
         let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
         let last = standing.held.last.as_ref();
-        let recorded = self.note(
-            &composed.opening,
-            &composed.change,
-            last,
-            &composed.turns,
-            &fresh,
-        );
+        let (opening, change) = (&composed.opening, &composed.change);
+        let noting = self.note(opening, change, last, &composed.turns, &fresh);
+        let recorded = noting.await;
+        if !won && composed.change == Change::Open {
+            composed.change = Change::None;
+        }
         Ok(Some((checked, recorded)))
     }
 
@@ -116,19 +116,16 @@ impl Work<'_> {
         let next = Arc::clone(opening);
         let held = match change {
             Change::None | Change::Unfrozen => next,
-            Change::Open => cache.open(&self.key, next).await?,
+            Change::Open => return cache.open(&self.key, next, missing.to_vec()).await,
             Change::Rotate(from, fate) => {
                 cache.rotate(&self.key, *from, next, fate.clone()).await?
             }
         };
-        let winners = if missing.is_empty() {
-            Vec::new()
-        } else {
-            cache
-                .settle(&self.key, held.nonce_epoch, missing.to_vec())
-                .await?
-        };
-        Ok((held, winners))
+        if missing.is_empty() {
+            return Ok((held, Vec::new()));
+        }
+        let settling = cache.settle(&self.key, held.nonce_epoch, missing.to_vec());
+        Ok((held, settling.await?))
     }
 
     /// Tells of an epoch that this request has put in the place of another one.
@@ -142,7 +139,7 @@ impl Work<'_> {
 
     /// What happened, for the store. `fresh` are the messages of the turns that were not settled before. Answers
     /// whether the session has rows.
-    fn note(
+    async fn note(
         &self,
         held: &Arc<Opening>,
         change: &Change,
@@ -163,27 +160,24 @@ impl Work<'_> {
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
         // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
-        let whole = opens || unrecorded.is_some() || (unnamed && last.is_none());
-        if whole {
-            let lost = held.reason == Some(RotationReason::StateLost);
-            records.opened(&self.key, held, lost, at);
+        let unknown = unnamed && last.is_none();
+        if !opens && !unknown && unrecorded.is_none() {
+            let new = turns
+                .iter()
+                .filter(|(turn, _)| fresh.contains(&turn.message));
+            new.for_each(|(turn, outcome)| records.settled(&self.key, turn, outcome, at));
+            return true;
         }
-        for (turn, outcome) in turns {
-            if whole || fresh.contains(&turn.message) {
-                records.settled(&self.key, turn, outcome, at);
-            }
+        // Other branches of the conversation are part of it.
+        let Ok(all) = self.app.sessions.cache.turns(&self.key).await else {
+            return false;
+        };
+        let lost = held.reason == Some(RotationReason::StateLost);
+        records.opened(&self.key, held, lost, at);
+        for (turn, outcome) in &all {
+            records.settled(&self.key, turn, outcome, at);
         }
         true
-    }
-
-    /// What a request falls back to when nothing frozen may be sent: the same directive, and nothing else.
-    fn bare_of(&self, opening: &Opening) -> Opening {
-        Opening::new(OpeningParts {
-            epoch: 0,
-            snapshot: None,
-            reason: None,
-            ..opening.parts()
-        })
     }
 }
 

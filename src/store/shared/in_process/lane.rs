@@ -7,7 +7,6 @@ use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::super::{BlockFate, CacheError, Held, Known, Sent};
-use crate::ids::MemoryId;
 use crate::session::{Anchor, ChainHash, Enveloped, Opening, Outcome, Turn};
 
 /// Settled turns that a lane keeps; beyond it the oldest half goes. A history that long has left every model's window.
@@ -15,7 +14,7 @@ const MOST_TURNS: usize = 8_192;
 /// What an empty lane and its key weigh.
 const LANE_BYTES: usize = 512;
 /// What a settled turn weighs besides its block.
-const TURN_BYTES: usize = 72;
+const TURN_BYTES: usize = 80;
 /// What a memory in a block weighs besides its text.
 const ITEM_BYTES: usize = 36;
 
@@ -23,6 +22,7 @@ const ITEM_BYTES: usize = 36;
 struct Settled {
     outcome: Outcome,
     anchor: Anchor,
+    message: usize,
     /// The order of settling.
     number: u64,
 }
@@ -33,8 +33,6 @@ pub(super) struct LaneState {
     opening: Option<Arc<Opening>>,
     turns: HashMap<ChainHash, Settled, RandomState>,
     settled: u64,
-    /// How many were settled when the lane was last asked for its memories.
-    asked: u64,
     checked: i64,
     last: Option<Sent>,
     touched: Instant,
@@ -46,7 +44,6 @@ impl LaneState {
             opening: None,
             turns: HashMap::default(),
             settled: 0,
-            asked: 0,
             checked: 0,
             last: None,
             touched: Instant::now(),
@@ -65,9 +62,9 @@ impl LaneState {
         self.opening.as_ref()
     }
 
-    /// What was settled after the lane was asked for its memories has not been checked with them.
-    pub(super) fn note_checked(&mut self, revision: i64) {
-        if self.settled == self.asked {
+    /// What was settled after the lane was asked for its turns has not been looked at with them.
+    pub(super) fn note_checked(&mut self, revision: i64, turns: usize) {
+        if self.turns.len() == turns {
             self.checked = self.checked.max(revision);
         }
     }
@@ -155,6 +152,7 @@ impl LaneState {
                 let settled = self.turns.entry(turn.chain).or_insert_with(|| Settled {
                     outcome,
                     anchor: turn.anchor,
+                    message: turn.message,
                     number,
                 });
                 let is_new = settled.number == number;
@@ -201,14 +199,23 @@ impl LaneState {
         opening
     }
 
-    pub(super) fn memories(&mut self) -> Vec<MemoryId> {
-        self.asked = self.settled;
-        let blocks = self.turns.values().filter_map(|s| s.outcome.block());
-        let mut ids: Vec<MemoryId> = blocks.flat_map(|b| b.ids()).collect();
-        ids.extend(self.opening.iter().flat_map(|o| o.ids()));
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+    pub(super) fn all(&self) -> Vec<(Turn, Outcome)> {
+        let mut all: Vec<(u64, Turn, Outcome)> = self
+            .turns
+            .iter()
+            .map(|(chain, settled)| {
+                let turn = Turn {
+                    message: settled.message,
+                    chain: *chain,
+                    anchor: settled.anchor,
+                };
+                (settled.number, turn, settled.outcome.clone())
+            })
+            .collect();
+        all.sort_unstable_by_key(|(number, ..)| *number);
+        all.into_iter()
+            .map(|(_, turn, outcome)| (turn, outcome))
+            .collect()
     }
 
     /// What it weighs, in bytes.
@@ -224,7 +231,7 @@ impl LaneState {
             .map(|b| b.recall().map_or(0, enveloped) + b.state().map_or(0, |s| s.json.len()))
             .sum();
         let opening = self.opening.as_ref().map_or(0, |o| {
-            o.head.len() + o.line.len() + o.snapshot.as_ref().map_or(0, enveloped)
+            o.head.json().len() + o.line.len() + o.snapshot.as_ref().map_or(0, enveloped)
         });
         LANE_BYTES + opening + blocks + self.turns.len() * TURN_BYTES
     }

@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 
 use super::{BlockFate, CacheError, Held, Sent, SessionCache};
 use crate::config::SessionConfig;
-use crate::ids::MemoryId;
 use crate::session::{LaneKey, Opening, Outcome, Turn};
 
 use lane::LaneState;
@@ -137,8 +136,17 @@ impl SessionCache for InProcess {
         })
     }
 
-    async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError> {
-        Ok(self.change(key, |lane| lane.open(opening)))
+    async fn open(
+        &self,
+        key: &LaneKey,
+        opening: Arc<Opening>,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
+        self.change(key, |lane| {
+            let nonce_epoch = opening.nonce_epoch;
+            let held = lane.open(opening);
+            Ok((held, lane.settle(nonce_epoch, turns)?))
+        })
     }
 
     async fn settle(
@@ -160,14 +168,14 @@ impl SessionCache for InProcess {
         Ok(self.change(key, |lane| lane.rotate(from, opening, &blocks)))
     }
 
-    async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError> {
+    async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError> {
         let entry = self.entry(key);
-        Ok(entry.map_or_else(Vec::new, |entry| entry.state.lock().memories()))
+        Ok(entry.map_or_else(Vec::new, |entry| entry.state.lock().all()))
     }
 
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError> {
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError> {
         if let Some(entry) = self.entry(key) {
-            entry.state.lock().note_checked(revision);
+            entry.state.lock().note_checked(revision, turns);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::config::SessionConfig;
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::session::{
     Anchor, Block, ChainHash, Element, Elements, Enveloped, Lane, LaneKey, Opening, OpeningParts,
-    Outcome, RotationReason, SessionKey, SessionSecret, Turn,
+    Outcome, RotationReason, SessionKey, SessionSecret, Text, Turn,
 };
 use crate::tokens::{Family, Tally};
 
@@ -54,7 +54,7 @@ fn opening(key: &LaneKey, epoch: u32, nonce_epoch: u32, snapshot: &[u8]) -> Arc<
         epoch,
         nonce_epoch,
         directive: None,
-        head: Bytes::from_static(b"head"),
+        head: Text::new("head"),
         line: Bytes::from_static(b"line"),
         snapshot: (!snapshot.is_empty()).then(|| enveloped(snapshot)),
         cost: FREE,
@@ -91,7 +91,11 @@ async fn who_opens_first_is_sent_by_all() {
     assert!(cache.read(&key, &[]).await.unwrap().is_none());
     let (first, second) = (opening(&key, 1, 1, &[1]), opening(&key, 1, 1, &[2]));
     for offered in [&first, &second] {
-        let holds = cache.open(&key, Arc::clone(offered)).await.unwrap();
+        let holds = cache
+            .open(&key, Arc::clone(offered), Vec::new())
+            .await
+            .unwrap()
+            .0;
         assert!(Arc::ptr_eq(&holds, &first));
     }
     let turns = vec![(turn(1, 1), Outcome::Nothing)];
@@ -126,7 +130,10 @@ async fn a_turn_is_settled_once_whatever_it_got() {
 #[tokio::test]
 async fn a_block_under_another_nonce_is_refused() {
     let (cache, key) = (cache(), key("trip"));
-    cache.open(&key, opening(&key, 4, 3, &[])).await.unwrap();
+    cache
+        .open(&key, opening(&key, 4, 3, &[]), Vec::new())
+        .await
+        .unwrap();
     for (nonce_epoch, taken) in [(3, true), (4, false), (1, false)] {
         let turns = vec![(turn(nonce_epoch, 1), Outcome::Nothing)];
         let settled = cache.settle(&key, u32::from(nonce_epoch), turns).await;
@@ -139,7 +146,7 @@ async fn a_block_under_another_nonce_is_refused() {
 async fn a_rotation_of_an_epoch_that_is_over_gets_the_one_that_holds() {
     let (cache, key) = (cache(), key("trip"));
     cache
-        .open(&key, opening(&key, 1, 1, &[1, 2]))
+        .open(&key, opening(&key, 1, 1, &[1, 2]), Vec::new())
         .await
         .unwrap();
     let second = opening(&key, 2, 1, &[2]);
@@ -170,7 +177,10 @@ async fn a_rotation_decides_what_becomes_of_the_blocks() {
         ),
     ] {
         let (cache, key) = (cache(), key("trip"));
-        cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
+        cache
+            .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+            .await
+            .unwrap();
         let outcomes = [block(&key, &[1, 2]), block(&key, &[3]), Outcome::Nothing];
         let settled = turns.into_iter().zip(outcomes).collect();
         cache.settle(&key, 1, settled).await.unwrap();
@@ -230,19 +240,38 @@ async fn a_new_turn_on_a_known_chain_is_new_whatever_its_anchor() {
 }
 
 #[tokio::test]
-async fn a_lane_tells_every_memory_it_holds_on_whatever_branch_once() {
+async fn a_lane_tells_every_turn_of_every_branch_in_the_order_of_settling() {
     let (cache, key) = (cache(), key("trip"));
-    assert_eq!(cache.memories(&key).await.unwrap(), []);
+    assert_eq!(cache.turns(&key).await.unwrap(), []);
+    let first = vec![(turn(9, 1), block(&key, &[1]))];
+    let opened = cache.open(&key, opening(&key, 1, 1, &[]), first.clone());
+    assert_eq!(opened.await.unwrap().1, [block(&key, &[1])]);
+    let more = vec![
+        (turn(3, 2), Outcome::Nothing),
+        (turn(5, 2), block(&key, &[2])),
+    ];
+    cache.settle(&key, 1, more.clone()).await.unwrap();
+    cache.settle(&key, 1, first.clone()).await.unwrap();
+    assert_eq!(cache.turns(&key).await.unwrap(), [first, more].concat());
+}
+
+#[tokio::test]
+async fn who_opens_second_settles_under_the_first_ones_nonce_or_not_at_all() {
+    let (cache, key) = (cache(), key("trip"));
+    let first = opening(&key, 1, 1, &[]);
     cache
-        .open(&key, opening(&key, 1, 1, &[3, 1]))
+        .open(&key, Arc::clone(&first), Vec::new())
         .await
         .unwrap();
-    let settled = vec![
-        (turn(1, 1), block(&key, &[1, 2])),
-        (turn(2, 2), block(&key, &[2])),
-    ];
-    cache.settle(&key, 1, settled).await.unwrap();
-    assert_eq!(cache.memories(&key).await.unwrap(), [id(1), id(2), id(3)]);
+    let turns = |n| vec![(turn(n, n), Outcome::Nothing)];
+    let same = cache.open(&key, opening(&key, 1, 1, &[1]), turns(1)).await;
+    let (holds, settled) = same.unwrap();
+    assert!(Arc::ptr_eq(&holds, &first));
+    assert_eq!(settled, [Outcome::Nothing]);
+    let other = cache.open(&key, opening(&key, 2, 2, &[]), turns(2)).await;
+    assert!(matches!(other, Err(CacheError::Rotated)));
+    let known = held(&cache, &key, &[turn(1, 1), turn(2, 2)]).await.turns;
+    assert_eq!(known, [Known::Chain(Outcome::Nothing), Known::No]);
 }
 
 #[tokio::test]
@@ -256,12 +285,15 @@ async fn notes_are_kept_with_a_lane_and_make_none() {
         epoch: 1,
         recorded: true,
     };
-    cache.checked(&key, 5).await.unwrap();
+    cache.checked(&key, 5, 0).await.unwrap();
     cache.sent(&key, sent).await.unwrap();
     assert!(cache.read(&key, &[]).await.unwrap().is_none());
-    cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
-    cache.checked(&key, 5).await.unwrap();
-    cache.checked(&key, 4).await.unwrap();
+    cache
+        .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+        .await
+        .unwrap();
+    cache.checked(&key, 5, 0).await.unwrap();
+    cache.checked(&key, 4, 0).await.unwrap();
     cache.sent(&key, sent).await.unwrap();
     let held = held(&cache, &key, &[]).await;
     assert_eq!((held.checked, held.last), (5, Some(sent)), "the later look");
@@ -270,7 +302,10 @@ async fn notes_are_kept_with_a_lane_and_make_none() {
 #[tokio::test]
 async fn lanes_of_another_session_user_or_model_share_nothing() {
     let (cache, key) = (cache(), key("trip"));
-    cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
+    cache
+        .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+        .await
+        .unwrap();
     let mut others = [
         key.clone(),
         key.clone(),
@@ -291,7 +326,10 @@ async fn lanes_of_another_session_user_or_model_share_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lane_is_dropped_when_it_was_idle_for_its_time() {
     let (cache, key) = (cache(), key("trip"));
-    cache.open(&key, opening(&key, 1, 1, &[1])).await.unwrap();
+    cache
+        .open(&key, opening(&key, 1, 1, &[1]), Vec::new())
+        .await
+        .unwrap();
     let almost = Duration::from_secs(45 * 60 - 1);
     for _ in 0..3 {
         tokio::time::advance(almost).await;
@@ -305,7 +343,11 @@ async fn a_lane_is_dropped_when_it_was_idle_for_its_time() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(cache.read(&key, &[]).await.unwrap().is_none());
     let second = opening(&key, 1, 1, &[2]);
-    let holds = cache.open(&key, Arc::clone(&second)).await.unwrap();
+    let holds = cache
+        .open(&key, Arc::clone(&second), Vec::new())
+        .await
+        .unwrap()
+        .0;
     assert!(
         Arc::ptr_eq(&holds, &second),
         "nothing of the old one is left"
@@ -320,7 +362,10 @@ async fn lanes_are_bounded_in_number_and_bytes_and_the_newest_stay() {
         let cache = InProcess::new(&settings);
         for n in 0..40 {
             let key = key(&format!("trip-{n}"));
-            cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
+            cache
+                .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+                .await
+                .unwrap();
             cache.sweep();
         }
         let (count, bytes) = cache.sweep();
@@ -369,7 +414,10 @@ async fn of_very_many_turns_the_oldest_half_goes() {
 #[tokio::test]
 async fn cleared_it_knows_nothing() {
     let (cache, key) = (cache(), key("trip"));
-    cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
+    cache
+        .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+        .await
+        .unwrap();
     cache.clear();
     assert!(cache.read(&key, &[]).await.unwrap().is_none());
 }
@@ -377,9 +425,11 @@ async fn cleared_it_knows_nothing() {
 #[tokio::test]
 async fn a_lane_is_no_better_checked_than_its_newest_block() {
     let (cache, key) = (cache(), key("trip"));
-    cache.open(&key, opening(&key, 1, 1, &[])).await.unwrap();
-    cache.memories(&key).await.unwrap();
-    cache.checked(&key, 9).await.unwrap();
+    cache
+        .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+        .await
+        .unwrap();
+    cache.checked(&key, 9, 0).await.unwrap();
     let known_at = |revision, n| {
         let owner = Arc::new(key.session.clone());
         let block = Block::new(owner, 1, Some(enveloped(&[n])), None).unwrap();
@@ -394,10 +444,9 @@ async fn a_lane_is_no_better_checked_than_its_newest_block() {
     assert_eq!(settle(2, known_at(12, 2)).await, 9);
     assert_eq!(settle(2, known_at(1, 2)).await, 9, "it was not put");
     assert_eq!(settle(3, known_at(5, 3)).await, 5);
-    cache.checked(&key, 9).await.unwrap();
+    cache.checked(&key, 9, 2).await.unwrap();
     let unchanged = held(&cache, &key, &[]).await.checked;
     assert_eq!(unchanged, 5, "nobody who checked knew of the new block");
-    cache.memories(&key).await.unwrap();
-    cache.checked(&key, 9).await.unwrap();
+    cache.checked(&key, 9, 3).await.unwrap();
     assert_eq!(held(&cache, &key, &[]).await.checked, 9);
 }

@@ -6,7 +6,9 @@ use ibex::config::{Config, RecallPlace, SystemRole};
 use serde_json::json;
 
 use super::gate::{Gate, Step};
-use super::scene::{REPLY, Scene, Talk, assert_extends, model, plain, says, with_snapshot};
+use super::scene::{
+    CHAT, REPLY, Scene, Sent, Talk, assert_extends, model, plain, says, with_snapshot,
+};
 use crate::support::Overrides;
 
 const SHED: &str = "The spare key hangs in the shed.";

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use ibex::app::App;
 use ibex::auth::Scope;
 use ibex::config::SessionConfig;
-use ibex::ids::MemoryId;
 use ibex::memory::Memory;
 use ibex::memory::search::{BranchError, ColdBranch, Hit, HotBranch, Query};
 use ibex::session::{LaneKey, Opening, Outcome, Turn};
@@ -25,7 +24,7 @@ pub(super) enum Step {
     Open,
     Settle,
     Rotate,
-    Memories,
+    Turns,
     Checked,
     Sent,
     /// Before the search, and with what it found in hand.
@@ -154,9 +153,14 @@ impl SessionCache for Gate {
         self.lanes.restore(key, opening, turns).await
     }
 
-    async fn open(&self, key: &LaneKey, opening: Arc<Opening>) -> Result<Arc<Opening>, CacheError> {
+    async fn open(
+        &self,
+        key: &LaneKey,
+        opening: Arc<Opening>,
+        turns: Vec<(Turn, Outcome)>,
+    ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
         self.pass(Step::Open).await?;
-        self.lanes.open(key, opening).await
+        self.lanes.open(key, opening, turns).await
     }
 
     async fn settle(
@@ -180,14 +184,14 @@ impl SessionCache for Gate {
         self.lanes.rotate(key, from, opening, blocks).await
     }
 
-    async fn memories(&self, key: &LaneKey) -> Result<Vec<MemoryId>, CacheError> {
-        self.pass(Step::Memories).await?;
-        self.lanes.memories(key).await
+    async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError> {
+        self.pass(Step::Turns).await?;
+        self.lanes.turns(key).await
     }
 
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError> {
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError> {
         self.pass(Step::Checked).await?;
-        self.lanes.checked(key, revision).await
+        self.lanes.checked(key, revision, turns).await
     }
 
     async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError> {

@@ -8,7 +8,7 @@ use ibex::ids::{AgentId, MemoryId, OrgId};
 use ibex::openai::ChatRequest;
 use ibex::session::{
     Block, Chain, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, SessionKey,
-    SessionSecret,
+    SessionSecret, Text,
 };
 use ibex::store::shared::SessionCache;
 use ibex::tokens::{Family, Tally};
@@ -127,7 +127,7 @@ fn forged_opening(owner: &Arc<SessionKey>) -> Arc<Opening> {
         epoch: 1,
         nonce_epoch: 1,
         directive: None,
-        head: Bytes::from_static(b"a foreign head"),
+        head: Text::new("a foreign head"),
         line: Bytes::from_static(b"a foreign line"),
         snapshot: None,
         cost: FREE,
@@ -164,7 +164,7 @@ async fn frozen_text_of_another_scope_under_a_sessions_key_is_not_used() {
         if forges_opening {
             let forged = forged_opening(&owner);
             gate.lanes()
-                .open(&scene.lane("trip"), forged)
+                .open(&scene.lane("trip"), forged, Vec::new())
                 .await
                 .unwrap();
         } else {

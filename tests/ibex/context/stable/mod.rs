@@ -4,5 +4,8 @@ mod blocks;
 mod epochs;
 mod forget;
 mod gate;
+mod hard_gate;
 mod isolation;
+mod law;
+mod races;
 mod scene;

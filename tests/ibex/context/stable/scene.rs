@@ -194,7 +194,7 @@ impl Scene {
         let secret = &self.app.app.sessions.secret;
         let chain = Chain::of(&chat, session.org, secret);
         let assembly = secret.assembly(&chain.turns().last().unwrap().anchor);
-        let short = &id[id.len() - 6..];
+        let short = last_six(id);
         let nonce = self.nonce(session);
         json_inner(&format!(
             "<ibex_recall nonce=\"{nonce}\" turn=\"{assembly}\">\n<memory ref=\"{short}\" kind=\"factual\">{content}</memory>\n</ibex_recall>"
@@ -208,6 +208,11 @@ pub(super) async fn remember(client: &Client, content: &str) -> String {
     let answer = client.post("/v1/memories", &body).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{:?}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// What stands for a memory in an envelope.
+pub(super) fn last_six(id: &str) -> &str {
+    id.split_at(id.len() - 6).1
 }
 
 /// Framing, directive and session line, as they stand in a JSON string.
@@ -320,8 +325,8 @@ impl Sent {
         let starts = self.body.match_indices(&open);
         starts
             .map(|(start, _)| {
-                let rest = &self.body[start..];
-                &rest[..rest.find(&close).unwrap() + close.len()]
+                let rest = self.body.split_at(start).1;
+                rest.split_at(rest.find(&close).unwrap() + close.len()).0
             })
             .collect()
     }
