@@ -168,6 +168,8 @@ fn config(args: &DemoArgs, env: &Variables, scratch: &Scratch, provider: SocketA
     config.log.level = level.map_or("warn", String::as_str).to_owned();
     // On a busy machine the sample memories shall show all the same.
     patient(&mut config.context);
+    // A snapshot would show all of the few sample memories whatever is asked, and hide that the right one is found.
+    config.context.snapshot_tokens = 0;
     let echo = ProviderConfig {
         base_url: format!("http://{provider}/v1"),
         api_key: None,

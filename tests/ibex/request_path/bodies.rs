@@ -8,13 +8,13 @@ use super::raw::{self, Raw};
 use super::{
     CHAT, app_with, assert_refused, assert_untouched, chat, chat_of, jump, released, settled, until,
 };
-use crate::support::{Event, Script, TestApp, Upstream, chunk, completion};
+use crate::support::{Event, Script, TestApp, Upstream, chunk, completion, in_assembled};
 
 /// VAL-03: no hidden limit of a framework below the configured one.
 #[tokio::test]
 async fn large_bodies_pass_up_to_the_default_limit() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::start(&upstream.url()).await;
+    let app = app_with(&upstream, in_assembled).await;
     let image = "iVBOR".repeat(1 << 20);
     let picture = format!(
         r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{image}"}}}}]}}]}}"#

@@ -5,8 +5,8 @@ use ibex::store::{DirectiveMode, DirectiveStore, NewDirective};
 use serde_json::Value;
 
 use super::raw::{self, Raw};
-use super::{CHAT, chat};
-use crate::support::{Received, Script, TestApp, Upstream, chunk, completion};
+use super::{CHAT, app_with, chat};
+use crate::support::{Received, Script, TestApp, Upstream, chunk, completion, in_assembled};
 
 /// Line ends, tabs and characters of two, three and four bytes.
 const PRETTY: &str = "{\r\n\t\"model\": \"gpt-4o\",\r\n\t\"x_vendor\": 1.50,\r\n\t\"messages\": [\r\n\t\t{\"role\": \"user\", \"content\": \"\u{fc}\u{96ea}\u{5c71} \u{1f989} \\u00e9\"}\r\n\t]\r\n}\r\n";
@@ -46,7 +46,8 @@ async fn send_both_ways(app: &TestApp) {
 #[tokio::test]
 async fn an_unchanged_body_goes_out_byte_for_byte_with_one_true_length() {
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::start(&upstream.url()).await;
+    // The other layout always has something to say.
+    let app = app_with(&upstream, in_assembled).await;
     send_both_ways(&app).await;
     assert_eq!(upstream.hits(), 2);
     for exchange in upstream.exchanges() {

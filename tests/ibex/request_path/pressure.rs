@@ -85,6 +85,8 @@ impl Service {
         let mut child = command(&["serve"])
             .env("IBEX_SERVER__LISTEN", "127.0.0.1:0")
             .env("IBEX_LOG__FORMAT", "json")
+            // With nothing to say, this layout sends the client's bytes alone.
+            .env("IBEX_CONTEXT__LAYOUT", "assembled")
             .env("OPENAI_BASE_URL", upstream)
             .env("OPENAI_API_KEY", "sk-upstream-invented")
             .stderr(Stdio::piped())

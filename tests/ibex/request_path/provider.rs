@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::{CHAT, app_with, assert_refused, chat, metric, model_of, released, streamed};
-use crate::support::{Answer, Script, TestApp, Upstream, completion};
+use crate::support::{Answer, Script, TestApp, Upstream, completion, in_assembled};
 
 const HTML: &str = "content-type: text/html\r\n";
 const JSON: &str = "content-type: application/json\r\n";
@@ -213,6 +213,7 @@ async fn every_base_url_is_joined_by_one_rule() {
         ("/openai/deployments/d1", "/openai/deployments/d1"),
     ];
     let app = app_with(&upstream, |config| {
+        in_assembled(config);
         config.providers.clear();
         for (i, (base, _)) in table.iter().enumerate() {
             let provider = ProviderConfig {

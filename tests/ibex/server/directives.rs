@@ -32,9 +32,14 @@ async fn versions(client: &Client) -> Vec<(u64, bool)> {
         .collect()
 }
 
-async fn first_message(client: &Client) -> Value {
+/// The directive of a session that would begin now: what stands between the framing and the line with the nonce.
+async fn directive(client: &Client) -> String {
     let chat = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]});
-    client.post("/v1/context/preview", &chat).await.json()["messages"][0]["content"].take()
+    let shown = client.post("/v1/context/preview", &chat).await.json();
+    let text = shown["messages"][0]["content"].as_str().unwrap();
+    let (_, behind) = text.split_once("\n\n").unwrap();
+    let (directive, _) = behind.rsplit_once("This session's nonce").unwrap();
+    directive.trim_end().to_owned()
 }
 
 #[tokio::test]
@@ -46,8 +51,8 @@ async fn versions_are_appended_promoted_and_rolled_back_and_take_effect_at_once(
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        (versions(&client).await, first_message(&client).await),
-        (vec![], json!("hello"))
+        (versions(&client).await, directive(&client).await),
+        (vec![], String::new())
     );
     let first = add(&client, &json!({"content": "One."})).await;
     let hash: String = Sha256::digest("One.")
@@ -71,8 +76,8 @@ async fn versions_are_appended_promoted_and_rolled_back_and_take_effect_at_once(
         )
     );
     assert_eq!(
-        first_message(&client).await,
-        "hello",
+        directive(&client).await,
+        "",
         "a version is not in force before it is promoted"
     );
     let second = add(
@@ -84,13 +89,13 @@ async fn versions_are_appended_promoted_and_rolled_back_and_take_effect_at_once(
         (&second["version"], &second["active"]),
         (&json!(2), &json!(true))
     );
-    assert_eq!(first_message(&client).await, "Two.");
+    assert_eq!(directive(&client).await, "Two.");
     let promoted = client.post("/v1/directives/1/promote", &json!({})).await;
     assert_eq!(
         (promoted.status, promoted.json()["active"].clone()),
         (StatusCode::OK, json!(true))
     );
-    assert_eq!(first_message(&client).await, "One.");
+    assert_eq!(directive(&client).await, "One.");
     assert_eq!(versions(&client).await, [(2, false), (1, true)]);
     let back = client.post("/v1/directives/rollback", &json!({})).await;
     assert_eq!(
@@ -99,10 +104,10 @@ async fn versions_are_appended_promoted_and_rolled_back_and_take_effect_at_once(
     );
     assert_eq!(
         (
-            first_message(&client).await,
+            directive(&client).await,
             client.get("/v1/directives/active").await.json()["version"].clone()
         ),
-        (json!("Two."), json!(2))
+        ("Two.".to_owned(), json!(2))
     );
     for path in [
         "/v1/directives/3/promote",
@@ -136,7 +141,7 @@ async fn there_is_nothing_to_roll_back_to_without_a_former_version() {
         "{:?}",
         refused.body
     );
-    assert_eq!(first_message(&client).await, "Only.");
+    assert_eq!(directive(&client).await, "Only.");
 }
 
 #[tokio::test]
@@ -147,7 +152,7 @@ async fn a_revoked_version_leaves_use_at_once_and_is_refused_afterwards() {
         let added = add(&client, &json!({"content": content, "promote": true})).await;
         assert_eq!(added["revoked_at"], Value::Null);
     }
-    assert_eq!(first_message(&client).await, "Two.");
+    assert_eq!(directive(&client).await, "Two.");
     let revoked = client.post("/v1/directives/2/revoke", &json!({})).await;
     assert_eq!(revoked.status, StatusCode::OK, "{:?}", revoked.body);
     let revoked = revoked.json();
@@ -156,7 +161,7 @@ async fn a_revoked_version_leaves_use_at_once_and_is_refused_afterwards() {
         (&json!(2), &json!(false))
     );
     assert!(revoked["revoked_at"].is_string(), "{revoked}");
-    assert_eq!(first_message(&client).await, "One.");
+    assert_eq!(directive(&client).await, "One.");
     assert_eq!(versions(&client).await, [(2, false), (1, true)]);
     let refused = client.post("/v1/directives/2/promote", &json!({})).await;
     assert_eq!(
@@ -175,7 +180,7 @@ async fn a_revoked_version_leaves_use_at_once_and_is_refused_afterwards() {
     }
     let last = client.post("/v1/directives/1/revoke", &json!({})).await;
     assert_eq!(last.status, StatusCode::OK);
-    assert_eq!(first_message(&client).await, "hello", "none is left");
+    assert_eq!(directive(&client).await, "", "none is left");
 }
 
 #[tokio::test]
@@ -302,8 +307,8 @@ async fn one_agents_directives_are_nobody_elses() {
     let stranger = app.client_with(&app.token, Some(other));
     add(&app.client(), &json!({"content": "Ours.", "promote": true})).await;
     assert_eq!(
-        (versions(&stranger).await, first_message(&stranger).await),
-        (vec![], json!("hello"))
+        (versions(&stranger).await, directive(&stranger).await),
+        (vec![], String::new())
     );
     for path in ["/v1/directives/1/promote", "/v1/directives/1/revoke"] {
         let refused = stranger.post(path, &json!({})).await;
@@ -312,10 +317,7 @@ async fn one_agents_directives_are_nobody_elses() {
     let theirs = add(&stranger, &json!({"content": "Theirs.", "promote": true})).await;
     assert_eq!(theirs["version"], 1);
     assert_eq!(
-        (
-            first_message(&stranger).await,
-            first_message(&app.client()).await
-        ),
-        (json!("Theirs."), json!("Ours."))
+        (directive(&stranger).await, directive(&app.client()).await),
+        ("Theirs.".to_owned(), "Ours.".to_owned())
     );
 }
