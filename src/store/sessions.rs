@@ -28,6 +28,9 @@ pub trait SessionStore: Send + Sync {
     /// end counts. Records of a lane that is not there are passed over: its session was deleted meanwhile.
     async fn record_sessions(&self, records: Vec<SessionRecord>) -> Result<(), StoreError>;
     /// Whether there is such a session. Cheap enough for every request that opens one, and never waits for the writer.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
     fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError>;
     /// What a lane needs to be rendered again; nothing when it was never opened.
     async fn session_lane(&self, key: &LaneKey) -> Result<Option<LaneRecord>, StoreError>;

@@ -91,7 +91,8 @@ pub trait SessionCache: Send + Sync + Debug {
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<(), CacheError>;
 
-    /// Puts Region A if the lane has none and settles turns under it, and answers with what holds.
+    /// Puts Region A if the lane has none and settles turns under it, and answers with what holds: the very same Region A when this call
+    /// has put it.
     ///
     /// [`CacheError::Rotated`] when the one that holds has another nonce.
     async fn open(
@@ -102,7 +103,7 @@ pub trait SessionCache: Send + Sync + Debug {
     ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError>;
 
     /// Settles turns that are not settled, and answers with what holds for each. `nonce_epoch` is the one that blocks among them were
-    /// rendered under.
+    /// rendered under. From now on the lane is not known to be checked any further than the blocks that were put.
     ///
     /// [`CacheError::Rotated`] when the lane's nonce is another one by now.
     async fn settle(
@@ -112,7 +113,8 @@ pub trait SessionCache: Send + Sync + Debug {
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<Vec<Outcome>, CacheError>;
 
-    /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first.
+    /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first. It is the very
+    /// same one when this call has put it.
     async fn rotate(
         &self,
         key: &LaneKey,
@@ -125,8 +127,8 @@ pub trait SessionCache: Send + Sync + Debug {
     /// settled them.
     async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError>;
 
-    /// Notes that no memory forgotten up to this revision is left in the lane.
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError>;
+    /// Notes that no memory forgotten up to this revision is left in the lane, if it still has as many turns as were looked at.
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError>;
 
     /// Notes what was sent.
     async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError>;

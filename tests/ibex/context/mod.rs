@@ -8,5 +8,5 @@ mod outcomes;
 mod reader;
 mod reads;
 mod record;
-mod templates;
 mod stable;
+mod templates;

@@ -52,6 +52,8 @@ pub(super) struct Inputs<'a> {
     pub(super) lost: u32,
     pub(super) revoked: &'a [u32],
     pub(super) found: Found,
+    /// The store's revision that the index knew of before it was asked.
+    pub(super) known: i64,
     pub(super) measured: Measured,
     pub(super) state: Option<StateDelta>,
     pub(super) view: &'a View,
@@ -69,6 +71,8 @@ pub(super) struct Composed {
     pub(super) turns: Vec<(Turn, Outcome)>,
     /// Memories that were recalled for this turn.
     pub(super) used: Vec<Arc<Memory>>,
+    /// The store's revision that they are known at.
+    pub(super) known: i64,
     pub(super) plan: ContextPlan,
 }
 
@@ -92,6 +96,8 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
         turns
             .iter_mut()
             .for_each(|(_, outcome)| *outcome = Outcome::Nothing);
+        // A change says nothing without what it changes: the whole state is told in a later turn.
+        inputs.state = None;
         room = inputs.room(&opening, &turns);
     }
     let any = !hits.is_empty();
@@ -114,6 +120,7 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
             .iter()
             .map(|r| Arc::clone(&r.memory))
             .collect(),
+        known: inputs.known,
         opening,
         change,
         turns,
@@ -278,7 +285,8 @@ impl Inputs<'_> {
         let recall = self
             .press
             .recall(self.owner, opening.nonce_epoch, &anchor, &memories);
-        Press::block(self.owner, opening.nonce_epoch, recall, self.state.clone())
+        let (nonce_epoch, state) = (opening.nonce_epoch, self.state.clone());
+        Press::block(self.owner, nonce_epoch, self.known, recall, state)
     }
 
     fn room(&self, opening: &Opening, turns: &[(Turn, Outcome)]) -> Room<'_> {

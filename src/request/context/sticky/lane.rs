@@ -8,13 +8,13 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::time::timeout_at;
 
-use super::render::{Epoch, Pinned};
+use super::render::{Epoch, Pinned, Press};
 use super::{Unknown, Work};
 use crate::ids::MemoryId;
 use crate::memory::Memory;
 use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
 use crate::session::working_state::WorkingState;
-use crate::session::{Opening, Outcome, StateDelta, Turn};
+use crate::session::{Block, Opening, Outcome, StateDelta, Turn};
 use crate::store::StoreError;
 use crate::store::shared::{BlockFate, Held, InProcess, Known, SessionCache};
 
@@ -48,13 +48,19 @@ impl Work<'_> {
 
     /// The last check on everything that is read back: it must have been frozen for this very scope.
     fn owns(&self, held: &Held) -> bool {
-        let scope = self.subject.who.scope();
-        let opening = held
-            .opening
-            .as_ref()
-            .is_none_or(|o| o.owner.belongs_to(scope));
         let blocks = held.turns.iter().filter_map(super::block_of);
-        let own = opening && blocks.into_iter().all(|b| b.owner().belongs_to(scope));
+        self.are_own(held.opening.as_deref(), blocks)
+    }
+
+    /// Whether all of this was frozen for the scope of this request.
+    pub(super) fn are_own<'b>(
+        &self,
+        opening: Option<&Opening>,
+        mut blocks: impl Iterator<Item = &'b Arc<Block>>,
+    ) -> bool {
+        let scope = self.subject.who.scope();
+        let opening = opening.is_none_or(|o| o.owner.belongs_to(scope));
+        let own = opening && blocks.all(|b| b.owner().belongs_to(scope));
         if !own {
             tracing::error!(
                 "frozen text of another scope was found under this session's key; it is not used"
@@ -116,11 +122,11 @@ impl Work<'_> {
         if !gone.is_empty() {
             let next = Arc::new(opening.without(&gone));
             let fate = BlockFate::Without(gone.clone());
-            cache
+            let holds = cache
                 .rotate(&self.key, opening.epoch, Arc::clone(&next), fate)
                 .await
                 .map_err(failed)?;
-            if self.keep {
+            if self.keep && Arc::ptr_eq(&holds, &next) {
                 self.rotated(&next, false);
                 self.app.sessions.records.forgotten(&self.key, gone);
             }
@@ -242,7 +248,7 @@ impl Work<'_> {
                 press.state(&self.owner, record.nonce_epoch, (from, before), (to, after))
             }
         };
-        let block = super::render::Press::block(&self.owner, record.nonce_epoch, recall, state);
+        let block = Press::block(&self.owner, record.nonce_epoch, 0, recall, state);
         let whole = recalled.len() == record.memories.len();
         match (block, record.digest) {
             (Some(block), Some(digest)) if whole && *block.digest() != digest => None,

@@ -86,6 +86,8 @@ pub struct Frozen {
     pub plan: ContextPlan,
     /// The store's revision up to which everything here was checked.
     checked: i64,
+    /// The one that the index knew of before it was asked for what is new.
+    known: i64,
     last: Option<Sent>,
     trimmed: bool,
     /// Whether the session has rows in the store.
@@ -234,6 +236,8 @@ impl Work<'_> {
         };
         let (org, family) = (self.subject.who.org(), self.subject.profile.family);
         let wall = self.deadline.wall;
+        // Before the index is asked: what it hears of afterwards may be in the answer all the same.
+        let known = self.app.applied();
         let (mut found, measured, state) = tokio::join!(
             retrieve::retrieve(
                 self.app,
@@ -248,27 +252,22 @@ impl Work<'_> {
         if Instant::now() > self.deadline.end {
             found = found.given_up("deadline");
         }
-        let known = (found.directive.clone(), found.branches.clone());
+        let branches = (found.directive.clone(), found.branches.clone());
         let counted = measured;
         let measured = self.estimated(counted);
-        let mut composed = self.composed(&standing, found, measured, state.clone())?;
+        let compose = |found, state| self.composed(&standing, (found, known), measured, state);
+        let mut composed = compose(found, state.clone())?;
         if Instant::now() > self.deadline.end && composed.plan.level < Level::L3 {
             // Too late to be worth its wait: what is frozen goes out, new memories do not.
-            let (directive, branches) = known;
+            let (directive, branches) = branches;
             let late = Found {
                 directive,
                 branches,
                 ..Found::empty()
             };
-            composed = self.composed(&standing, late.given_up("deadline"), measured, state)?;
+            composed = compose(late.given_up("deadline"), state)?;
         }
-        let injected = composed.plan.tokens.injected;
-        let counted = Estimate {
-            family: counted.family,
-            tokens: [counted.tools.tokens, injected]
-                .into_iter()
-                .fold(counted.messages.tokens, u32::saturating_add),
-        };
+        let counted = whole_prompt(counted, composed.plan.tokens.injected);
         self.settled(&standing, composed, counted).await
     }
 
@@ -353,7 +352,7 @@ impl Work<'_> {
     fn composed(
         &self,
         standing: &Standing,
-        found: Found,
+        (found, known): (Found, i64),
         measured: Measured,
         state: Option<StateDelta>,
     ) -> Result<Composed, Unknown> {
@@ -368,6 +367,7 @@ impl Work<'_> {
             lost: standing.lost,
             revoked: &revoked,
             found,
+            known,
             measured,
             state,
             view: self.view,
@@ -411,12 +411,22 @@ impl Work<'_> {
             used: Vec::new(),
             plan,
             checked: 0,
+            known: 0,
             last: None,
             trimmed: false,
             recorded: false,
             counted: None,
             opened: false,
         }
+    }
+}
+
+/// What the whole prompt was counted as, before any correction.
+fn whole_prompt(client: Measured, injected: u32) -> Estimate {
+    let tokens = client.messages.tokens.saturating_add(client.tools.tokens);
+    Estimate {
+        family: client.family,
+        tokens: tokens.saturating_add(injected),
     }
 }
 

@@ -184,14 +184,16 @@ impl Press<'_> {
         })
     }
 
-    /// A whole block.
+    /// A whole block of memories that are known at this revision of the store.
     pub(super) fn block(
         owner: &Arc<SessionKey>,
         nonce_epoch: u32,
+        known: i64,
         recall: Option<Enveloped>,
         state: Option<StateDelta>,
     ) -> Option<Arc<Block>> {
-        Block::new(Arc::clone(owner), nonce_epoch, recall, state).map(Arc::new)
+        let block = Block::new(Arc::clone(owner), nonce_epoch, recall, state)?;
+        Some(Arc::new(block.known_at(known)))
     }
 
     /// The head, rendered and counted once for all sessions of the agent.

@@ -91,8 +91,8 @@ impl Frozen {
         let failed = |_| "fence=error";
         let fence = app.store.forget_fence(&partitions).map_err(failed)?;
         let cache = &app.sessions.cache;
-        // What is new came from the index, which knows of everything up to the revision that it has applied.
-        let new_is_current = self.new_memories() == 0 || fence <= app.applied();
+        // What is new came from the index, which knew of everything up to this revision when it was asked.
+        let new_is_current = self.new_memories() == 0 || fence <= self.known;
         if fence <= self.checked && new_is_current {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Frozen {
                 .flat_map(|b| b.ids()),
         );
         if new_is_current && self.are_new(&asked) {
-            return self.current(app, fence, keep).await;
+            return self.current(app, (fence, held.len()), keep).await;
         }
         asked.sort_unstable();
         asked.dedup();
@@ -115,14 +115,19 @@ impl Frozen {
         if !gone.is_empty() {
             self.scrub(app, &gone, keep).await?;
         }
-        self.current(app, fence, keep).await
+        self.current(app, (fence, held.len()), keep).await
     }
 
-    /// Notes that nothing in the lane was forgotten up to this revision.
-    async fn current(&mut self, app: &App, fence: i64, keep: bool) -> Result<(), &'static str> {
+    /// Notes that nothing in the lane was forgotten up to this revision, as far as its turns have been looked at.
+    async fn current(
+        &mut self,
+        app: &App,
+        (fence, turns): (i64, usize),
+        keep: bool,
+    ) -> Result<(), &'static str> {
         self.checked = fence;
         if keep {
-            let noted = app.sessions.cache.checked(&self.key, fence).await;
+            let noted = app.sessions.cache.checked(&self.key, fence, turns).await;
             noted.map_err(|_| "fence=error")?;
         }
         Ok(())
@@ -156,7 +161,7 @@ impl Frozen {
                     .cache
                     .rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
             let held = rotating.await.map_err(|_| "fence=error")?;
-            if held == next {
+            if Arc::ptr_eq(&held, &next) {
                 super::announce(app, &held);
                 let at = app.clock.now();
                 app.sessions.records.opened(&self.key, &held, false, at);

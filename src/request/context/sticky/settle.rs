@@ -19,42 +19,26 @@ impl Work<'_> {
     pub(super) async fn settled(
         &self,
         standing: &Standing,
-        composed: Composed,
+        mut composed: Composed,
         counted: Estimate,
     ) -> Result<Option<Frozen>, Unknown> {
+        let (mut checked, mut recorded) = (standing.held.checked, false);
+        if self.keep {
+            let Some(kept) = self.kept(standing, &mut composed).await? else {
+                return Ok(None);
+            };
+            (checked, recorded) = kept;
+        }
         let Composed {
-            mut opening,
+            opening,
             change,
-            mut turns,
+            turns,
             used,
+            known,
             plan,
         } = composed;
-        let missing: Vec<(Turn, Outcome)> = missing(&standing.held, &turns);
-        let mut recorded = false;
-        if self.keep {
-            let freezing = self.freeze(&opening, &change, &missing);
-            let frozen = timeout_at(self.deadline.end, freezing)
-                .await
-                .map_err(|_| Unknown("session=timeout"))?;
-            let (held, winners) = match frozen {
-                Ok(frozen) => frozen,
-                Err(CacheError::Rotated) => return Ok(None),
-                Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
-            };
-            if held.nonce_epoch != opening.nonce_epoch {
-                return Ok(None);
-            }
-            opening = held;
-            take(&mut turns, &missing, winners);
-            let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
-            let last = standing.held.last.as_ref();
-            recorded = self.note(&opening, &change, last, &turns, &fresh).await;
-        }
-        let trimmed = standing
-            .held
-            .turns
-            .iter()
-            .any(|k| matches!(k, Known::Anchor(_)));
+        let held = &standing.held.turns;
+        let trimmed = held.iter().any(|k| matches!(k, Known::Anchor(_)));
         // Of a turn that was settled by somebody else, what counts is what that one recalled.
         let settled = turns.last().and_then(|(_, outcome)| outcome.block());
         let recalled: Vec<MemoryId> = settled.map(|b| b.ids().collect()).unwrap_or_default();
@@ -70,12 +54,55 @@ impl Work<'_> {
             turns,
             used,
             plan,
-            checked: standing.held.checked,
+            checked,
+            known,
             last: standing.held.last,
             trimmed,
             recorded,
             counted: Some(counted),
         }))
+    }
+
+    /// Puts what was composed, takes over what holds instead, and tells of it. Yields the revision up to which all of it is checked, and
+    /// whether the session has rows.
+    async fn kept(
+        &self,
+        standing: &Standing,
+        composed: &mut Composed,
+    ) -> Result<Option<(i64, bool)>, Unknown> {
+        let missing = missing(&standing.held, &composed.turns);
+        let freezing = self.freeze(&composed.opening, &composed.change, &missing);
+        let frozen = timeout_at(self.deadline.end, freezing)
+            .await
+            .map_err(|_| Unknown("session=timeout"))?;
+        let (held, winners) = match frozen {
+            Ok(frozen) => frozen,
+            Err(CacheError::Rotated) => return Ok(None),
+            Err(CacheError::Unavailable(_)) => return Err(Unknown("session=error")),
+        };
+        if !self.are_own(Some(&held), winners.iter().filter_map(Outcome::block)) {
+            return Err(Unknown("session=error"));
+        }
+        if held.nonce_epoch != composed.opening.nonce_epoch {
+            return Ok(None);
+        }
+        let won = Arc::ptr_eq(&held, &composed.opening);
+        // What another request has put was not part of what this one read.
+        let checked = seen_at(won, &missing, &winners).min(standing.held.checked);
+        composed.opening = held;
+        take(&mut composed.turns, &missing, winners);
+        if won {
+            self.replaced(&composed.opening, &composed.change);
+        }
+        let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
+        let last = standing.held.last.as_ref();
+        let (opening, change) = (&composed.opening, &composed.change);
+        let noting = self.note(opening, change, last, &composed.turns, &fresh);
+        let recorded = noting.await;
+        if !won && composed.change == Change::Open {
+            composed.change = Change::None;
+        }
+        Ok(Some((checked, recorded)))
     }
 
     /// Region A first, so that no block is ever settled under a nonce that nobody was told.
@@ -101,7 +128,16 @@ impl Work<'_> {
         Ok((held, settling.await?))
     }
 
-    /// What happened, for events, metrics and the store. `fresh` are the messages of the turns that were not settled before. Answers
+    /// Tells of an epoch that this request has put in the place of another one.
+    fn replaced(&self, held: &Opening, change: &Change) {
+        match change {
+            Change::Open => super::announce(self.app, held),
+            Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
+            Change::None | Change::Unfrozen => {}
+        }
+    }
+
+    /// What happened, for the store. `fresh` are the messages of the turns that were not settled before. Answers
     /// whether the session has rows.
     async fn note(
         &self,
@@ -111,11 +147,6 @@ impl Work<'_> {
         turns: &[(Turn, Outcome)],
         fresh: &[usize],
     ) -> bool {
-        match change {
-            Change::Open => super::announce(self.app, held),
-            Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
-            Change::None | Change::Unfrozen => {}
-        }
         let opens = *change == Change::Open;
         let unnamed = is_derived(&self.owner.id);
         let unrecorded = last.filter(|last| !last.recorded);
@@ -128,7 +159,9 @@ impl Work<'_> {
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        if !opens && unrecorded.is_none() {
+        // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
+        let unknown = unnamed && last.is_none();
+        if !opens && !unknown && unrecorded.is_none() {
             let new = turns
                 .iter()
                 .filter(|(turn, _)| fresh.contains(&turn.message));
@@ -157,6 +190,14 @@ fn missing(held: &Held, turns: &[(Turn, Outcome)]) -> Vec<(Turn, Outcome)> {
         .filter(|(_, known)| !known)
         .map(|(turn, _)| turn.clone())
         .collect()
+}
+
+/// The store's revision up to which what others have put in the place of what was offered is checked.
+fn seen_at(opened: bool, offered: &[(Turn, Outcome)], winners: &[Outcome]) -> i64 {
+    let others = offered.iter().zip(winners).filter(|((_, o), w)| o != *w);
+    let blocks = others.filter_map(|(_, winner)| winner.block());
+    let least = if opened { i64::MAX } else { 0 };
+    blocks.map(|block| block.as_of()).fold(least, i64::min)
 }
 
 /// Puts the winners in the place of what was offered.

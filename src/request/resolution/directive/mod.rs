@@ -59,7 +59,6 @@ type Loaded = Option<Result<Active, StoreError>>;
 #[derive(Debug, Clone)]
 struct Kept {
     active: Active,
-    revoked: Arc<[u32]>,
     read_at: Instant,
 }
 
@@ -84,6 +83,8 @@ pub struct CachedDirectives {
     store: Arc<dyn DirectiveStore>,
     tasks: Tasks,
     cache: Cache<Key, Kept, foldhash::fast::RandomState>,
+    /// Revoked versions by agent. Revoking is for good, so an invalidation does not forget them.
+    revoked: Cache<Key, Arc<[u32]>, foldhash::fast::RandomState>,
     loads: Arc<Mutex<Loads>>,
 }
 
@@ -103,10 +104,14 @@ impl CachedDirectives {
             .max_capacity(ENTRIES)
             .time_to_live(STALE)
             .build_with_hasher(foldhash::fast::RandomState::default());
+        let revoked = Cache::builder()
+            .max_capacity(ENTRIES)
+            .build_with_hasher(foldhash::fast::RandomState::default());
         Self {
             store,
             tasks,
             cache,
+            revoked,
             loads: Arc::default(),
         }
     }
@@ -168,12 +173,17 @@ impl Landing {
         let read_at = Instant::now();
         let store = &self.directives.store;
         let active = store.active_directive(org, agent).await?.map(Arc::new);
-        let revoked = store.revoked_directives(org, agent).await?.into();
+        let revoked: Arc<[u32]> = store.revoked_directives(org, agent).await?.into();
         let loads = self.directives.loads.lock();
-        if loads.generation == self.generation {
+        let is_newest = loads.generation == self.generation;
+        // A load that an invalidation has overtaken is not kept, but whoever waits for it has to know of every version revoked by then.
+        let known = self.directives.revoked.get(&self.key);
+        if is_newest || known.is_none_or(|known| known.len() < revoked.len()) {
+            self.directives.revoked.insert(self.key, revoked);
+        }
+        if is_newest {
             let kept = Kept {
                 active: active.clone(),
-                revoked,
                 read_at,
             };
             self.directives.cache.insert(self.key, kept);
@@ -209,8 +219,8 @@ impl DirectiveBranch for CachedDirectives {
     }
 
     fn revoked(&self, scope: &Scope) -> Arc<[u32]> {
-        let kept = self.cache.get(&(scope.org(), scope.agent()));
-        kept.map_or_else(Arc::default, |kept| kept.revoked)
+        let known = self.revoked.get(&(scope.org(), scope.agent()));
+        known.unwrap_or_default()
     }
 
     async fn load(&self, scope: &Scope) -> Result<Active, BranchError> {

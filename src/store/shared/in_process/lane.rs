@@ -62,8 +62,11 @@ impl LaneState {
         self.opening.as_ref()
     }
 
-    pub(super) fn note_checked(&mut self, revision: i64) {
-        self.checked = self.checked.max(revision);
+    /// What was settled after the lane was asked for its turns has not been looked at with them.
+    pub(super) fn note_checked(&mut self, revision: i64, turns: usize) {
+        if self.turns.len() == turns {
+            self.checked = self.checked.max(revision);
+        }
     }
 
     pub(super) fn note_sent(&mut self, sent: Sent) {
@@ -127,7 +130,10 @@ impl LaneState {
     }
 
     pub(super) fn open(&mut self, opening: Arc<Opening>) -> Arc<Opening> {
-        Arc::clone(self.opening.get_or_insert(opening))
+        Arc::clone(self.opening.get_or_insert_with(|| {
+            self.checked = 0;
+            opening
+        }))
     }
 
     pub(super) fn settle(
@@ -149,7 +155,12 @@ impl LaneState {
                     message: turn.message,
                     number,
                 });
-                self.settled += u64::from(settled.number == number);
+                let is_new = settled.number == number;
+                self.settled += u64::from(is_new);
+                // A search may have been behind the store: the lane is no better known than its newest block.
+                if let (true, Some(block)) = (is_new, settled.outcome.block()) {
+                    self.checked = self.checked.min(block.as_of());
+                }
                 settled.outcome.clone()
             })
             .collect();

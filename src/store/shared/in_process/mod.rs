@@ -173,9 +173,9 @@ impl SessionCache for InProcess {
         Ok(entry.map_or_else(Vec::new, |entry| entry.state.lock().all()))
     }
 
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError> {
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError> {
         if let Some(entry) = self.entry(key) {
-            entry.state.lock().note_checked(revision);
+            entry.state.lock().note_checked(revision, turns);
         }
         Ok(())
     }

@@ -128,8 +128,8 @@ impl SessionCache for Jostling {
         self.around(self.cache.turns(key)).await
     }
 
-    async fn checked(&self, key: &LaneKey, revision: i64) -> Result<(), CacheError> {
-        self.around(self.cache.checked(key, revision)).await
+    async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError> {
+        self.around(self.cache.checked(key, revision, turns)).await
     }
 
     async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError> {

@@ -118,3 +118,6 @@ pub fn pieces(block: &Block) -> Vec<bytes::Bytes> {
     }
     section.pieces()
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,3 +211,6 @@ fn splice_tail(edits: &mut Edits, theirs: &Message, pieces: &[Bytes]) {
         Content::Absent | Content::Null | Content::Other(_) => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

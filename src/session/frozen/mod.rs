@@ -244,6 +244,7 @@ pub struct Block {
     state: Option<StateDelta>,
     nonce_epoch: u32,
     digest: [u8; 16],
+    as_of: i64,
 }
 
 /// A change of the working state, rendered.
@@ -281,7 +282,23 @@ impl Block {
             state,
             nonce_epoch,
             digest,
+            as_of: 0,
         })
+    }
+
+    /// The same, of memories none of which was forgotten up to this revision of the store.
+    #[must_use]
+    pub fn known_at(self, revision: i64) -> Self {
+        Self {
+            as_of: revision,
+            ..self
+        }
+    }
+
+    /// The store's revision up to which its memories were known not to be forgotten when it was composed.
+    #[must_use]
+    pub fn as_of(&self) -> i64 {
+        self.as_of
     }
 
     /// Whose it is.
@@ -336,6 +353,7 @@ impl Block {
             self.recall.as_ref().and_then(|r| r.without(gone)),
             self.state.clone(),
         )
+        .map(|block| block.known_at(self.as_of))
     }
 }
 
@@ -470,3 +488,6 @@ impl Opening {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

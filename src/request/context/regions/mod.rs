@@ -239,3 +239,6 @@ pub fn head(platform_policy: &str, directive: Option<&str>) -> Bytes {
 pub fn session_line(nonce: &str) -> Bytes {
     json_inner(&format!("This session's nonce: {nonce}")).into()
 }
+
+#[cfg(test)]
+mod tests;
