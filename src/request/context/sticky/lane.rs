@@ -283,7 +283,7 @@ impl Work<'_> {
 
     /// Tells of a new epoch: event, metric, record.
     pub(super) fn rotated(&self, opening: &Opening, drops_blocks: bool) {
-        super::announce(self.app, opening);
+        super::frozen::announce(self.app, opening);
         let at = self.app.clock.now();
         self.app
             .sessions

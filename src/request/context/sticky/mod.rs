@@ -5,7 +5,7 @@
 //! flights   of several requests that would compute the same, one does
 //! compose   Region A, the turn's block and the plan, from what is held and what was found; pure
 //! render    the bytes                       settle    put if absent; losers take the winner's
-//! seal      the last check before the handoff: nothing forgotten goes out
+//! frozen    the request as it will go out   seal      the last check before the handoff: nothing forgotten goes out
 //! ```
 //!
 //! A turn is settled once, whatever came of it: nothing is filled in later. When the state cannot be known the request goes out with the
@@ -13,6 +13,7 @@
 
 mod compose;
 mod flights;
+mod frozen;
 mod lane;
 mod render;
 mod seal;
@@ -26,21 +27,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::ids::MemoryId;
-use crate::memory::PartitionKey;
 use crate::session::working_state::WorkingState;
-use crate::session::{
-    Block, Chain, LaneKey, Opening, Outcome, SessionKey, StateDelta, Turn, is_derived,
-};
-use crate::store::shared::{Held, Known, Sent};
+use crate::session::{Block, Chain, LaneKey, SessionKey, StateDelta, is_derived};
+use crate::store::shared::{Held, Known};
 use crate::tokens::Count;
 
 use super::assemble::View;
 use super::measure::{self, Measured};
 use super::place::takes_block;
-use super::plan::{ContextPlan, Level};
+use super::plan::Level;
 use super::retrieve::{self, Deadline, Found, Wanted};
-use super::{Checkpoint, Estimate, Subject};
+use super::{Estimate, Subject};
 use crate::request::resolution::Resolved;
 use crate::request::resolution::directive::Lookup;
 
@@ -49,6 +46,7 @@ use lane::Standing;
 use render::{Pinned, Press};
 
 pub use flights::Flights;
+pub use frozen::Frozen;
 pub use render::Renderings;
 pub use seal::Envelope;
 
@@ -68,89 +66,6 @@ pub(super) struct Work<'a> {
     deadline: Deadline,
     /// Whether the outcome is frozen; a preview freezes nothing.
     keep: bool,
-}
-
-/// What goes out, before the last check.
-#[derive(Debug)]
-pub struct Frozen {
-    key: Arc<LaneKey>,
-    /// Region A.
-    opening: Arc<Opening>,
-    /// Every turn of the request with what it has.
-    turns: Vec<(Turn, Outcome)>,
-    /// Memories that were recalled for this turn, and are sent for the first time.
-    used: Vec<(PartitionKey, MemoryId)>,
-    /// Whether the session was opened by this request: its snapshot is sent for the first time as well.
-    opened: bool,
-    /// The record.
-    pub plan: ContextPlan,
-    /// The store's revision up to which everything here was checked.
-    checked: i64,
-    /// The one that the index knew of before it was asked for what is new.
-    known: i64,
-    last: Option<Sent>,
-    trimmed: bool,
-    /// Whether the session has rows in the store.
-    recorded: bool,
-    /// What the whole prompt was counted as.
-    counted: Option<Estimate>,
-}
-
-impl Frozen {
-    /// The blocks with the places of their messages.
-    fn blocks(&self) -> Vec<(usize, &Block)> {
-        self.turns
-            .iter()
-            .filter_map(|(turn, outcome)| Some((turn.message, &**outcome.block()?)))
-            .collect()
-    }
-
-    /// The memories in it, as sent.
-    fn ids(&self) -> Vec<MemoryId> {
-        let blocks = self.turns.iter().filter_map(|(_, o)| o.block());
-        let mut ids: Vec<MemoryId> = self.opening.ids().collect();
-        ids.extend(blocks.flat_map(|b| b.ids()));
-        ids
-    }
-
-    /// The turn that the request belongs to, if the session leaves a record.
-    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
-        let (turn, _) = self.turns.last()?;
-        if !self.recorded {
-            return None;
-        }
-        Some(Checkpoint {
-            lane: LaneKey::clone(&self.key),
-            turn: turn.chain,
-        })
-    }
-
-    /// What the whole prompt was counted as, to be held against what the provider reports.
-    pub(super) fn counted(&self) -> Option<Estimate> {
-        self.counted
-    }
-
-    /// How many memories are sent for the first time.
-    fn new_memories(&self) -> usize {
-        let snapshot = if self.opened {
-            self.opening.ids().count()
-        } else {
-            0
-        };
-        self.used.len() + snapshot
-    }
-
-    /// Counts what went out. Being recalled for a turn is a use; being sent again is none, and neither is a snapshot: nobody asked.
-    pub(super) fn count(&self, app: &App) {
-        let seconds = self
-            .plan
-            .timings_ms
-            .get("total")
-            .map_or(0.0, |ms| ms / 1_000.0);
-        app.metrics
-            .assembled(&self.plan, self.new_memories() as u64, seconds);
-        app.uses.note(self.used.iter().cloned());
-    }
 }
 
 /// How often a request starts again because an epoch was rotated under it.
@@ -436,19 +351,4 @@ fn block_of(known: &Known) -> Option<&Arc<Block>> {
         Known::Chain(outcome) | Known::Anchor(outcome) => outcome.block(),
         Known::No => None,
     }
-}
-
-/// Tells of an epoch that replaced another one.
-fn announce(app: &App, opening: &Opening) {
-    let Some(reason) = opening.reason else {
-        return;
-    };
-    app.metrics.epoch_rotated(reason);
-    tracing::info!(
-        event = "context.epoch.rotated",
-        session_id = opening.owner.id.as_str(),
-        epoch = opening.epoch,
-        reason = reason.as_str(),
-        "the session's frozen prefix has a new epoch"
-    );
 }

@@ -162,7 +162,7 @@ impl Frozen {
                     .rotate(&self.key, self.opening.epoch, Arc::clone(&next), fate);
             let held = rotating.await.map_err(|_| "fence=error")?;
             if Arc::ptr_eq(&held, &next) {
-                super::announce(app, &held);
+                super::frozen::announce(app, &held);
                 let at = app.clock.now();
                 app.sessions.records.opened(&self.key, &held, false, at);
                 app.sessions.records.forgotten(&self.key, gone.to_vec());

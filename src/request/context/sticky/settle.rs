@@ -131,7 +131,7 @@ impl Work<'_> {
     /// Tells of an epoch that this request has put in the place of another one.
     fn replaced(&self, held: &Opening, change: &Change) {
         match change {
-            Change::Open => super::announce(self.app, held),
+            Change::Open => super::frozen::announce(self.app, held),
             Change::Rotate(_, fate) => self.rotated(held, *fate == BlockFate::Drop),
             Change::None | Change::Unfrozen => {}
         }
