@@ -362,7 +362,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             format!("{keys:?}"),
-            "ServerKeys { token_digest: SecretKey(<hidden>) }"
+            "ServerKeys { token_digest: SecretKey(<hidden>), session: SecretKey(<hidden>) }"
         );
     }
 }

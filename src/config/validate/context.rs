@@ -1,6 +1,6 @@
 //! Context assembly and memory limits.
 
-use super::super::{ContextConfig, Layout, MemoryConfig};
+use super::super::{ContextConfig, Layout, MemoryConfig, SessionConfig};
 use super::Faults;
 use crate::tokens::Counter;
 
@@ -99,6 +99,25 @@ fn branches(context: &ContextConfig, faults: &mut Faults) {
             key,
             format!("must not be above context.deadline_ms ({wall}), which ends every branch"),
         );
+    }
+}
+
+pub(super) fn session(session: &SessionConfig, faults: &mut Faults) {
+    for (key, value, effect) in [
+        (
+            "idle_s",
+            session.idle_s,
+            "0 would forget every session at once",
+        ),
+        ("max_lanes", session.max_lanes, "0 would keep no session"),
+        ("max_bytes", session.max_bytes, "0 would keep no session"),
+        (
+            "retention_days",
+            session.retention_days.into(),
+            "0 would delete every session while it is in use",
+        ),
+    ] {
+        faults.require(value > 0, format!("session.{key}"), effect);
     }
 }
 

@@ -19,6 +19,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     limits::timeouts(config, &mut faults);
     limits::rates(&config.rate_limit, &mut faults);
     context::context(&config.context, &mut faults);
+    context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);
     providers::providers(config, &mut faults);
     providers::models(config, &mut faults);

@@ -76,11 +76,6 @@ fn context_that_cannot_work_is_refused() {
             "1 to 64",
         ),
         (
-            "[context]\nsnapshot_tokens = 1",
-            "context.snapshot_tokens",
-            "assembled layout",
-        ),
-        (
             "[context]\nreserve_min = 5000",
             "context.reserve_min",
             "context.reserve_max",
@@ -89,6 +84,40 @@ fn context_that_cannot_work_is_refused() {
             "[memory]\nmax_batch = 0",
             "memory.max_batch",
             "0 would refuse",
+        ),
+    ]);
+}
+
+#[test]
+fn layouts_and_sessions_that_cannot_work_are_refused() {
+    assert_only(&[
+        (
+            "[context]\nlayout = \"assembled\"\nsnapshot_tokens = 1",
+            "context.snapshot_tokens",
+            "assembled layout",
+        ),
+        (
+            "[context]\nlayout = \"assembled\"\nsnapshot_tokens = 0\nplatform_policy = \"Be kind.\"",
+            "context.platform_policy",
+            "assembled layout",
+        ),
+        (
+            "[context]\nsnapshot_items = 0",
+            "context.snapshot_items",
+            "unused",
+        ),
+        (
+            "[context]\nplatform_policy = \"Be kind to everybody.\"\nplatform_policy_tokens = 3",
+            "context.platform_policy",
+            "PREFIX_TOO_LARGE",
+        ),
+        ("[session]\nidle_s = 0", "session.idle_s", "0 would"),
+        ("[session]\nmax_lanes = 0", "session.max_lanes", "0 would"),
+        ("[session]\nmax_bytes = 0", "session.max_bytes", "0 would"),
+        (
+            "[session]\nretention_days = 0",
+            "session.retention_days",
+            "0 would",
         ),
     ]);
 }

@@ -14,7 +14,7 @@ use crate::request::context::assemble::{
 use crate::request::context::measure::Measured;
 use crate::request::context::place::takes_block;
 use crate::request::context::plan::{
-    ContextPlan, Decision, Placement, PlannedMemory, TokenAccount,
+    ContextPlan, Decision, Level, Placement, PlannedMemory, TokenAccount,
 };
 use crate::request::context::rank::{RankSettings, Ranked, rank, standing_components};
 use crate::request::context::retrieve::Found;
@@ -328,7 +328,7 @@ impl Inputs<'_> {
             reason = (blocks.is_empty() && opening.snapshot.is_none())
                 .then(|| "turn_settled".to_owned());
         }
-        if chosen.budget.over_budget && reason.is_none() {
+        if chosen.budget.over_budget && level == Level::L0 {
             reason = Some("over_budget".to_owned());
         }
         let memories = chosen

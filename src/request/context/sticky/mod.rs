@@ -237,12 +237,7 @@ impl Work<'_> {
         }
         let states = &self.app.sessions.states;
         let latest = states.latest(&self.owner, self.deadline.wall).await?;
-        let told = held.turns.iter().rev().filter_map(block_of);
-        let from = told
-            .filter_map(|b| b.state())
-            .map(|s| s.to)
-            .next()
-            .unwrap_or(0);
+        let from = told_so_far(held);
         if latest.version == from {
             return None;
         }
@@ -334,6 +329,18 @@ impl Work<'_> {
             opened: false,
         }
     }
+}
+
+/// The version of the working state that the blocks of this conversation lead to. Where the client cut off the block that a change
+/// builds on, the model knows nothing of it, and is told the whole once more.
+fn told_so_far(held: &Held) -> u32 {
+    let blocks = held.turns.iter().filter_map(block_of);
+    let changes = blocks.filter_map(|b| b.state());
+    changes.fold(0, |told, change| match change.from {
+        0 => change.to,
+        from if from == told => change.to,
+        _ => told,
+    })
 }
 
 /// What the whole prompt was counted as, before any correction.

@@ -64,14 +64,18 @@ fn chain(n: u8) -> ChainHash {
 }
 
 /// A turn that got nothing.
+fn memory(n: u8) -> MemoryId {
+    MemoryId::from_bytes([n; 16])
+}
+
 fn turn(n: u8, second: i64) -> TurnRecord {
     TurnRecord {
         chain: chain(n),
         anchor: Anchor::from_bytes([n + 100; 16]),
         nonce_epoch: 1,
-        memories: Vec::new(),
+        memories: vec![memory(n)],
         state: None,
-        digest: None,
+        digest: Some([n; 16]),
         at: time(second),
     }
 }
@@ -107,10 +111,11 @@ pub(super) async fn view(store: &SqliteStore, session: &SessionKey) -> Option<Se
     store.session(session, 100).await.unwrap()
 }
 
-/// The chains of the turns that a lane is rendered from.
+/// The chains of the turns that have something to render.
 async fn live(store: &SqliteStore, lane: &LaneKey) -> Vec<ChainHash> {
     let record = store.session_lane(lane).await.unwrap().unwrap();
-    record.turns.iter().map(|turn| turn.chain).collect()
+    let something = record.turns.iter().filter(|t| !t.memories.is_empty());
+    something.map(|turn| turn.chain).collect()
 }
 
 #[tokio::test]
@@ -629,6 +634,87 @@ async fn no_byte_of_a_deleted_working_state_stays_in_the_file_or_its_log() {
     // The upkeep after one group is over when a write of the next group is answered.
     new_org(&store).await;
     assert!(!holds("xylophone"));
+}
+
+#[tokio::test]
+async fn a_forgotten_memory_leaves_the_lanes_turns_and_takes_their_digest_along() {
+    let files = Files::new();
+    let store = files.open();
+    let own = opened(&store).await;
+    let other = lane(&own.session, "o3");
+    let both = TurnRecord {
+        memories: vec![memory(1), memory(2)],
+        ..turn(2, 3)
+    };
+    let batch = [
+        SessionRecord::Opened(other.clone(), opening(1, 1)),
+        settle(&own, 1, 2),
+        settle(&other, 1, 2),
+        SessionRecord::Settled(own.clone(), both),
+        settle(&own, 3, 4),
+        SessionRecord::Forgotten(own.clone(), vec![memory(1)]),
+    ];
+    record(&store, &batch).await;
+    let read = store.session_lane(&own).await.unwrap().unwrap();
+    let left: Vec<_> = read
+        .turns
+        .iter()
+        .map(|t| (t.memories.clone(), t.digest))
+        .collect();
+    let expected = [
+        (vec![], None),
+        (vec![memory(2)], None),
+        (vec![memory(3)], Some([3; 16])),
+    ];
+    assert_eq!(left, expected);
+    assert_eq!(
+        live(&store, &other).await,
+        [chain(1)],
+        "another lane has forgotten nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_turn_whose_block_was_dropped_takes_the_one_of_a_later_nonce() {
+    let files = Files::new();
+    let store = files.open();
+    let lane = opened(&store).await;
+    let dropping = OpeningRecord {
+        drops_blocks: true,
+        ..opening(2, 3)
+    };
+    record(
+        &store,
+        &[
+            settle(&lane, 1, 2),
+            SessionRecord::Opened(lane.clone(), dropping),
+        ],
+    )
+    .await;
+    let read = store.session_lane(&lane).await.unwrap().unwrap();
+    let dropped = TurnRecord {
+        memories: Vec::new(),
+        digest: None,
+        ..turn(1, 2)
+    };
+    assert_eq!(read.turns, [dropped], "it is settled all the same");
+    let later = TurnRecord {
+        nonce_epoch: 2,
+        memories: vec![memory(9)],
+        ..turn(1, 2)
+    };
+    record(
+        &store,
+        &[SessionRecord::Settled(lane.clone(), later.clone())],
+    )
+    .await;
+    let read = store.session_lane(&lane).await.unwrap().unwrap();
+    assert_eq!(read.turns, [later]);
+    assert_eq!(
+        view(&store, &lane.session).await.unwrap().turns,
+        1,
+        "it is one turn"
+    );
 }
 
 #[tokio::test]
