@@ -3,3 +3,4 @@
 mod hard_gate;
 mod law;
 mod races;
+mod state;
