@@ -1,7 +1,7 @@
 """A real model behind a real server on loopback: SmolLM2-135M-Instruct served by llama.cpp, both from Python packages.
 
 Imported, it offers `LocalModel`, which needs the standard library only. Run as a program inside the model's own environment
-(`local_model.py PORT KEY`), it is the server.
+(`local_model.py PORT SLOTS CONTEXT_TOKENS [KEY]`, a context for each slot), it is the server.
 """
 
 import importlib.util
@@ -22,10 +22,11 @@ ANSWER_TOKENS = 160
 
 
 class LocalModel:
-    """The running server; a context manager. `python` is the interpreter of the model's environment."""
+    """The running server; a context manager. `python` is the interpreter of the model's environment; without a key it takes any."""
 
-    def __init__(self, python, folder):
+    def __init__(self, python, folder, slots=SLOTS, context_tokens=CONTEXT_TOKENS, key=API_KEY):
         self.python = python
+        self.settings = [str(slots), str(context_tokens), *([key] if key else [])]
         self.log = pathlib.Path(folder) / "model.log"
         self.port = free_port()
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
@@ -35,7 +36,7 @@ class LocalModel:
         # Worker threads that spin while they wait starve everything else on a small machine.
         env = {**os.environ, "OMP_WAIT_POLICY": "passive"}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([self.python, __file__, str(self.port), API_KEY], env=env, stdout=log, stderr=log)
+            self.process = subprocess.Popen([self.python, __file__, str(self.port), *self.settings], env=env, stdout=log, stderr=log)
         try:
             wait_until_ready(f"http://127.0.0.1:{self.port}/health", self.process, self.log, limit_s=180)
         except BaseException:
@@ -55,7 +56,7 @@ def weights():
     return str(next(pathlib.Path(package.submodule_search_locations[0]).glob("*.gguf")))
 
 
-def serve(port, key):
+def serve(port, slots, context_tokens, keys):
     """Serves until SIGTERM or SIGINT."""
     import xllamacpp
 
@@ -67,9 +68,9 @@ def serve(port, key):
     settings.model_alias = {MODEL}
     settings.hostnames = ["127.0.0.1"]
     settings.port = port
-    settings.api_keys = [key]
-    settings.n_parallel = SLOTS
-    settings.n_ctx = CONTEXT_TOKENS * SLOTS
+    settings.api_keys = keys
+    settings.n_parallel = slots
+    settings.n_ctx = context_tokens * slots
     settings.kv_unified = False
     settings.n_predict = ANSWER_TOKENS
     settings.n_gpu_layers = 0
@@ -85,4 +86,5 @@ def serve(port, key):
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2])
+    port, slots, context_tokens = map(int, sys.argv[1:4])
+    serve(port, slots, context_tokens, sys.argv[4:])

@@ -138,7 +138,7 @@ async fn what_was_injected_yields_to_a_long_history_and_stays_away() {
     let long = "It was long ago. ".repeat(400);
     let third = talk.ask(&scene, &long).await;
     assert_eq!(third.epoch(), "2");
-    assert_eq!(third.told("context-reason"), "no_room");
+    assert_eq!(third.told("context-reason"), "over_budget");
     assert_eq!(third.counts(), ("0", "0"));
     assert!(!third.body.contains("<ibex_"));
     let theirs = talk.messages[..5].join(",");
