@@ -8,8 +8,5 @@ mod hard_gate;
 mod isolation;
 mod law;
 mod races;
-<<<<<<< HEAD
 mod scene;
-=======
 mod state;
->>>>>>> wt-t3
