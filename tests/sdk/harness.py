@@ -23,8 +23,7 @@ QUESTION = "What is the parking garage code of the Harlow office?"
 def main(binary, command):
     with tempfile.TemporaryDirectory(prefix="ibex-sdk-") as scratch, upstream.Upstream() as provider:
         folder = pathlib.Path(scratch)
-        # Without the snapshot that opens a session: what is found for a question shall be seen.
-        plain = Ibex(binary, folder / "plain", provider.base_url, upstream.KEY, {"IBEX_CONTEXT__SNAPSHOT_TOKENS": "0"})
+        plain = Ibex(binary, folder / "plain", provider.base_url, upstream.KEY)
         limited = Ibex(binary, folder / "limited", provider.base_url, upstream.KEY, {"IBEX_RATE_LIMIT__DEFAULT_RPM": "2"})
         with plain, limited:
             plain.direct(DIRECTIVE)
