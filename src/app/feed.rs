@@ -97,6 +97,8 @@ impl Follower {
     async fn apply_memory(&self, partition: &PartitionKey, id: MemoryId) -> Result<(), StoreError> {
         let index = &self.app.index;
         if !index.holds(partition) {
+            // What was rendered of it for a session may have been forgotten.
+            self.app.sessions.renderings.forget();
             return Ok(());
         }
         match self

@@ -10,11 +10,10 @@ use crate::limits::SlotHeld;
 use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
 use crate::openai::{Tap, TapReport};
-use crate::session::Lane;
 use crate::session::record::TurnEnd;
 use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
 
-use super::context::{Attached, Checkpoint, Estimate};
+use super::context::{Attached, Checkpoint, Estimate, learnt_under};
 use super::handoff::{Answer, AnswerBody, end_to_end};
 use super::rate_limit::CountedTokens;
 use super::read::ValidChat;
@@ -51,7 +50,13 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
-    let lane = valid.route.lane.clone();
+    let lane = &valid.route.lane;
+    // What pictures and files cost is no matter of the words beside them.
+    let telling = valid.chat.messages().iter().all(|m| m.media_parts() == 0);
+    let model = trail
+        .who()
+        .filter(|_| telling)
+        .map(|who| learnt_under(who.org, lane));
     // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
     valid.release();
     let slot = counted.take_slot();
@@ -65,7 +70,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             slot,
             stream,
             checkpoint: attached.checkpoint().cloned(),
-            estimate: attached.estimate().map(|counted| (lane, counted)),
+            estimate: model.zip(attached.estimate()),
         },
     );
     let status = response.status();
@@ -184,17 +189,17 @@ struct Closing {
     slot: Option<SlotHeld>,
     stream: bool,
     checkpoint: Option<Checkpoint>,
-    estimate: Option<(Lane, Estimate)>,
+    estimate: Option<(String, Estimate)>,
 }
 
 impl Closing {
     /// Holds what was counted against what the provider reports.
     fn learn(&self, usage: Usage) {
-        let Some((lane, counted)) = &self.estimate else {
+        let Some((model, counted)) = &self.estimate else {
             return;
         };
         let (estimator, metrics) = (&self.app.estimator, &self.app.metrics);
-        if let Some(ratio) = estimator.observe(lane.as_str(), counted.tokens, usage.prompt_tokens) {
+        if let Some(ratio) = estimator.observe(model, counted.tokens, usage.prompt_tokens) {
             metrics.token_estimate(counted.family, ratio);
         }
     }

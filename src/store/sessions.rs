@@ -27,6 +27,11 @@ pub trait SessionStore: Send + Sync {
     /// Applies records in order, in one transaction: all of them or, after an error, none. Opening or settling twice is like once; every
     /// end counts. Records of a lane that is not there are passed over: its session was deleted meanwhile.
     async fn record_sessions(&self, records: Vec<SessionRecord>) -> Result<(), StoreError>;
+    /// Notes that a process begins to keep sessions here. Answers whether the last one that did ended with [`end_run`](Self::end_run), so
+    /// that all of its records are there.
+    async fn begin_run(&self) -> Result<bool, StoreError>;
+    /// Notes that all records of the process are stored.
+    async fn end_run(&self) -> Result<(), StoreError>;
     /// Whether there is such a session. Cheap enough for every request that opens one, and never waits for the writer.
     ///
     /// # Errors

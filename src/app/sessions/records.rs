@@ -1,9 +1,11 @@
 //! Records of sessions: noted on the request path in memory, written to the store in the background, many in one transaction.
 //!
-//! A stop writes what is left. A crash loses the last moments; then the session's epoch rotates, because what was lost may have been sent.
+//! What cannot be stored is tried again, in order. A stop writes what is left and says so in the store; after a crash the newest rows may
+//! be missing, and a session that shows it starts a new epoch, because what was lost may have been sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -13,7 +15,7 @@ use crate::app::App;
 use crate::ids::MemoryId;
 use crate::session::record::{OpeningRecord, SessionRecord, TurnEnd, TurnRecord};
 use crate::session::{ChainHash, LaneKey, Opening, Outcome, Turn};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Records that wait while the store is slow; beyond it new ones are dropped and counted.
 const MOST: usize = 65_536;
@@ -27,6 +29,8 @@ pub struct Records {
     noted: watch::Sender<u64>,
     done: watch::Sender<u64>,
     lost: AtomicU64,
+    /// Whether the run before this one ended well; nothing before the store was asked.
+    ended_well: watch::Sender<Option<bool>>,
     store: Arc<dyn Store>,
 }
 
@@ -43,6 +47,7 @@ impl Records {
             noted: watch::Sender::new(0),
             done: watch::Sender::new(0),
             lost: AtomicU64::new(0),
+            ended_well: watch::Sender::new(None),
             store,
         }
     }
@@ -111,39 +116,88 @@ impl Records {
         let _done = done.wait_for(|done| *done >= noted).await;
     }
 
-    async fn write_all(&self) {
+    /// Whether every record that was ever noted is in the store, in this run and the one before.
+    pub async fn are_whole(&self) -> bool {
+        self.flushed().await;
+        let mut ended_well = self.ended_well.subscribe();
+        let known = ended_well.wait_for(Option::is_some).await;
+        let known = known.is_ok_and(|known| *known == Some(true));
+        known && self.lost() == 0
+    }
+
+    /// Whether the run before this one is known not to have ended well.
+    pub fn came_after_a_crash(&self) -> bool {
+        *self.ended_well.borrow() == Some(false)
+    }
+
+    /// Writes what waits. What the store does not take goes back to its place, and the answer is no.
+    async fn write_all(&self) -> bool {
         loop {
-            let mut batch = std::mem::take(&mut *self.waiting.lock());
+            let batch = self.next_batch();
             if batch.is_empty() {
-                return;
-            }
-            if batch.len() > BATCH {
-                let rest = batch.split_off(BATCH);
-                let mut waiting = self.waiting.lock();
-                let newer = std::mem::replace(&mut *waiting, rest);
-                waiting.extend(newer);
+                return true;
             }
             let count = batch.len() as u64;
-            if let Err(error) = self.store.record_sessions(batch).await {
-                self.lost.fetch_add(count, Ordering::Relaxed);
-                tracing::warn!(records = count, "session records were not stored: {error}");
+            match self.store.record_sessions(batch.clone()).await {
+                Ok(()) => self.done.send_modify(|done| *done += count),
+                Err(StoreError::Unavailable(why)) => {
+                    tracing::warn!(records = count, "session records wait: {why}");
+                    let mut waiting = self.waiting.lock();
+                    let newer = std::mem::replace(&mut *waiting, batch);
+                    waiting.extend(newer);
+                    return false;
+                }
+                Err(_) => self.write_singly(batch).await,
             }
-            self.done.send_modify(|done| *done += count);
+        }
+    }
+
+    fn next_batch(&self) -> Vec<SessionRecord> {
+        let mut waiting = self.waiting.lock();
+        let size = waiting.len().min(BATCH);
+        let rest = waiting.split_off(size);
+        std::mem::replace(&mut *waiting, rest)
+    }
+
+    /// One record that the store refuses costs no other one.
+    async fn write_singly(&self, batch: Vec<SessionRecord>) {
+        for record in batch {
+            if let Err(error) = self.store.record_sessions(vec![record]).await {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!("a session record was not stored: {error}");
+            }
+            self.done.send_modify(|done| *done += 1);
         }
     }
 }
 
+/// Between two attempts while the store takes nothing.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Writes records as they come, and the last of them when the process stops.
 pub(in crate::app) async fn write(app: App) {
-    let mut noted = app.sessions.records.noted.subscribe();
+    let records = &app.sessions.records;
+    let ended_well = app.store.begin_run().await.unwrap_or_else(|error| {
+        tracing::warn!("the last run's end is not known: {error}");
+        false
+    });
+    records.ended_well.send_replace(Some(ended_well));
+    let mut noted = records.noted.subscribe();
+    let mut written = true;
     loop {
         let stopping = tokio::select! {
-            changed = noted.changed() => changed.is_err(),
+            changed = noted.changed(), if written => changed.is_err(),
+            () = tokio::time::sleep(AGAIN), if !written => false,
             () = app.tasks.stopping() => true,
         };
-        app.sessions.records.write_all().await;
+        written = records.write_all().await;
         if stopping {
-            return;
+            break;
         }
+    }
+    if !written || records.lost() > 0 {
+        tracing::warn!("session records are missing in the store");
+    } else if let Err(error) = app.store.end_run().await {
+        tracing::warn!("the end of this run was not noted: {error}");
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{Method, StatusCode};
 use ibex::memory::embedder::{EmbedError, Embedder};
+use ibex::store::ChangeFeed;
 use serde_json::{Value, json};
 
 use super::{create, ids, search, service};
-use crate::support::{Overrides, TestApp, patient};
+use crate::support::{Overrides, TestApp, patient, soon};
 
 #[tokio::test]
 async fn a_memory_is_stored_found_and_forgotten() {
@@ -485,12 +486,20 @@ async fn without_an_embedding_nothing_is_stored() {
 async fn a_closed_store_is_said_to_be_unavailable() {
     let edit = |config: &mut ibex::config::Config| {
         patient(config);
-        // The credential stays known: no news of its own making takes it away.
-        config.store.poll_interval_ms = 3_600_000;
+        config.store.poll_interval_ms = 5;
     };
     let app = TestApp::with("http://127.0.0.1:9/v1", edit, Overrides::default()).await;
     let client = app.client();
     let id = create(&client, &json!({"content": "Out of reach."})).await;
+    // With all news heard, nothing takes the credential away any more.
+    let newest = app.store.revision().await.unwrap();
+    soon("the feed", async {
+        while app.app.applied() < newest {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(client.get("/v1/memories").await.status.is_success());
     app.store.close().await.unwrap();
     // What is in memory could still be searched.
     app.app.index.invalidate_all();

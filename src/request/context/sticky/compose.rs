@@ -9,14 +9,12 @@ use crate::memory::Memory;
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
 use crate::request::context::assemble::{
-    AssembleError, Chosen, Form, Room, View, alone, choose, outcome, plan_budget, record,
+    AssembleError, Chosen, Form, Room, View, alone, choose, plan_budget,
 };
 use crate::request::context::measure::Measured;
 use crate::request::context::place::takes_block;
-use crate::request::context::plan::{
-    ContextPlan, Decision, Level, Placement, PlannedMemory, TokenAccount,
-};
-use crate::request::context::rank::{RankSettings, Ranked, rank, standing_components};
+use crate::request::context::plan::ContextPlan;
+use crate::request::context::rank::{RankSettings, rank};
 use crate::request::context::retrieve::Found;
 use crate::session::{
     Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn, is_derived,
@@ -54,7 +52,10 @@ pub(super) struct Inputs<'a> {
     pub(super) found: Found,
     /// The store's revision that the index knew of before it was asked.
     pub(super) known: i64,
+    /// The client's share as the model will count it, margin included.
     pub(super) measured: Measured,
+    /// The same as it was counted.
+    pub(super) counted: Measured,
     pub(super) state: Option<StateDelta>,
     pub(super) view: &'a View,
     /// Whether somebody will read the plan in full.
@@ -85,7 +86,13 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
     let (mut opening, mut change, mut opened) = inputs.opening();
     let mut turns = inputs.known();
     let mut room = inputs.room(&opening, &turns);
-    if plan_budget(&room, 0)?.over_budget && room.frozen.tokens > 0 {
+    // By what was counted: a margin, or a ratio that some other request taught, may keep new memories out, but never takes frozen ones.
+    let sure = Room {
+        messages: inputs.counted.messages,
+        tools: inputs.counted.tools,
+        ..room
+    };
+    if plan_budget(&sure, 0)?.over_budget && room.frozen.tokens > 0 {
         // New recall has yielded already: there is no room for any. What was injected before yields next; the prefix never does.
         let slimmer = OpeningParts {
             snapshot: None,
@@ -192,9 +199,9 @@ impl Inputs<'_> {
         (Arc::new(opening), change, opened)
     }
 
-    /// The number of a session's first epoch: one more than what was lost. Of a session that the client did not name nothing is stored
-    /// before it goes on, so one that is first seen in its third turn may have been seen before. It begins with 3, which no loss before
-    /// that turn can have used.
+    /// The number of a lane's first epoch: one more than what was lost. A session that the client did not name leaves no row before it
+    /// goes on, so a lane of it that is first seen in its third turn may have been seen before. It begins with 3, which no earlier
+    /// request can have been told.
     fn first_epoch(&self) -> u32 {
         if self.lost == 0 && is_derived(&self.owner.id) {
             return u32::try_from(self.turns.len()).unwrap_or(u32::MAX).max(1);
@@ -308,73 +315,6 @@ impl Inputs<'_> {
             frozen: Count::new(family, frozen),
             requested_max: self.chat.max_tokens(),
         }
-    }
-
-    fn plan(
-        &self,
-        opening: &Opening,
-        turns: &[(Turn, Outcome)],
-        ranked: &[Ranked],
-        chosen: &Chosen<'_>,
-    ) -> ContextPlan {
-        let family = self.measured.family;
-        let nothing = chosen.memories.is_empty();
-        let (status, level, mut reason) =
-            outcome(&self.found, opening.directive.is_some(), nothing, ranked);
-        let settled = self.held.turns.last().is_some_and(|k| *k != Known::No);
-        let blocks: Vec<_> = turns.iter().filter_map(|(_, o)| o.block()).collect();
-        if settled && reason.as_deref() == Some("no_question") {
-            // Nothing was asked because the turn has what it has.
-            reason = (blocks.is_empty() && opening.snapshot.is_none())
-                .then(|| "turn_settled".to_owned());
-        }
-        if chosen.budget.over_budget && level == Level::L0 {
-            reason = Some("over_budget".to_owned());
-        }
-        let memories = chosen
-            .memories
-            .iter()
-            .map(|r| r.memory.tokens.of(family))
-            .fold(0, u32::saturating_add);
-        let directive = opening.cost.tokens(family);
-        let injected = blocks
-            .iter()
-            .map(|b| b.tokens(family))
-            .chain([opening.snapshot_tokens(family)])
-            .fold(directive, u32::saturating_add);
-        ContextPlan {
-            status,
-            level,
-            reason,
-            layout: self.press.settings.layout,
-            branches: self.found.branches.clone(),
-            budget: chosen.budget,
-            memories: record(ranked, &chosen.memories, self.profile),
-            pack: None,
-            tokens: TokenAccount {
-                injected,
-                directive,
-                memories,
-                formatter: injected.saturating_sub(directive).saturating_sub(memories),
-            },
-            timings_ms: std::collections::BTreeMap::new(),
-            session: None,
-        }
-    }
-
-    fn record_snapshot(&self, opened: &[Arc<Memory>], plan: &mut ContextPlan) {
-        plan.memories.extend(opened.iter().map(|memory| {
-            let (score, components) = standing_components(memory, self.now);
-            PlannedMemory {
-                id: memory.id,
-                region: Placement::Snapshot,
-                decision: Decision::Packed,
-                reason: None,
-                score,
-                components,
-                tokens: memory.tokens.of(self.measured.family),
-            }
-        }));
     }
 }
 

@@ -27,6 +27,16 @@ pub(super) struct Standing {
     pub(super) lost: u32,
 }
 
+/// What the store knows of a lane.
+enum Stored {
+    /// The session is not known, or only in other lanes.
+    Nothing,
+    /// The lane is known, and cannot be rendered to the same bytes; this was its last epoch.
+    Lost(u32),
+    /// The lane, rendered again.
+    Lane(Box<Restored>),
+}
+
 /// A lane that was rendered again.
 struct Restored {
     opening: Opening,
@@ -86,16 +96,25 @@ impl Work<'_> {
                 tracing::warn!("session state: {error}");
                 Unknown("session=error")
             })?;
-        match found {
-            Some(Ok(restored)) => self.take_up(restored).await,
-            Some(Err(lost)) => Ok(Standing {
-                held: held.unwrap_or_else(|| self.nothing()),
-                lost,
-            }),
-            None => Ok(Standing {
-                held: held.unwrap_or_else(|| self.nothing()),
-                lost: 0,
-            }),
+        let lost = match found {
+            Stored::Lane(restored) => return self.take_up(*restored).await,
+            Stored::Lost(epoch) => epoch,
+            Stored::Nothing => self.may_be_lost(),
+        };
+        Ok(Standing {
+            held: held.unwrap_or_else(|| self.nothing()),
+            lost,
+        })
+    }
+
+    /// After a crash a lane in its later turns that the store does not know may have had rows that were not written any more. Its epoch is
+    /// then one that no earlier turn can have begun with.
+    fn may_be_lost(&self) -> u32 {
+        let turns = u32::try_from(self.chain.turns().len()).unwrap_or(u32::MAX);
+        if self.keep && self.app.sessions.records.came_after_a_crash() {
+            turns.saturating_sub(1)
+        } else {
+            0
         }
     }
 
@@ -139,14 +158,16 @@ impl Work<'_> {
         })
     }
 
-    /// Renders the stored lane again; the number of its last epoch where that is not possible.
-    async fn restore(&self) -> Result<Option<Result<Restored, u32>>, StoreError> {
+    /// Renders the stored lane again, where that is possible.
+    async fn restore(&self) -> Result<Stored, StoreError> {
         let store = &self.app.store;
         if !store.knows_session(&self.owner)? {
-            return Ok(None);
+            return Ok(Stored::Nothing);
         }
+        let records = &self.app.sessions.records;
+        let whole = !self.keep || records.are_whole().await;
         let Some(record) = store.session_lane(&self.key).await? else {
-            return Ok(None);
+            return Ok(Stored::Nothing);
         };
         let ids = all_ids(&record);
         let memories = store
@@ -158,7 +179,7 @@ impl Work<'_> {
         gone.retain(|id| !memories.contains_key(id));
         let epoch = record.opening.epoch;
         let Some(opening) = self.opening_again(&record.opening, &memories).await? else {
-            return Ok(Some(Err(epoch)));
+            return Ok(Stored::Lost(epoch));
         };
         let states = self.states_of(&record.turns).await?;
         let turns: Option<Vec<(Turn, Outcome)>> = record
@@ -166,25 +187,32 @@ impl Work<'_> {
             .iter()
             .map(|turn| Some((place(turn), self.turn_again(turn, &memories, &states)?)))
             .collect();
-        let Some(turns) = turns.filter(|turns| self.covers(turns)) else {
-            return Ok(Some(Err(epoch)));
+        let Some(turns) = turns.filter(|turns| whole || self.covers(turns)) else {
+            return Ok(Stored::Lost(epoch));
         };
-        Ok(Some(Ok(Restored {
+        Ok(Stored::Lane(Box::new(Restored {
             opening,
             turns,
             gone,
         })))
     }
 
-    /// Whether every earlier turn of this request is among those that were stored. One that is not may have had a block.
-    fn covers(&self, turns: &[(Turn, Outcome)]) -> bool {
-        let earlier = self.chain.turns().split_last().map_or(&[][..], |(_, e)| e);
+    /// Whether the stored turns are all there, as far as this request can tell. Rows are written in order, so what a crash takes is the
+    /// newest: a turn behind the newest stored one, or one that was begun and is not there, may have had a block. What is missing
+    /// before it was never this lane's: another model answered it, or memory was skipped.
+    fn covers(&self, stored: &[(Turn, Outcome)]) -> bool {
+        let turns = self.chain.turns();
         let known = |turn: &Turn| {
-            turns
+            stored
                 .iter()
                 .any(|(t, _)| t.chain == turn.chain || t.anchor == turn.anchor)
         };
-        earlier.iter().all(known)
+        let Some(last) = turns.last() else {
+            return true;
+        };
+        let begun = last.message + 1 < self.chain.links().len();
+        let behind = turns.iter().rev().skip(1).take_while(|turn| !known(turn));
+        known(last) || (!begun && behind.count() == 0)
     }
 
     async fn opening_again(

@@ -4,6 +4,7 @@
 //! lane      what is frozen for this session and model: from the cache, else rendered again from the store
 //! flights   of several requests that would compute the same, one does
 //! compose   Region A, the turn's block and the plan, from what is held and what was found; pure
+//! account   what the plan says of it
 //! render    the bytes                       settle    put if absent; losers take the winner's
 //! frozen    the request as it will go out   seal      the last check before the handoff: nothing forgotten goes out
 //! ```
@@ -11,6 +12,7 @@
 //! A turn is settled once, whatever came of it: nothing is filled in later. When the state cannot be known the request goes out with the
 //! directive alone, and nothing of it is kept.
 
+mod account;
 mod compose;
 mod flights;
 mod frozen;
@@ -37,7 +39,7 @@ use super::measure::{self, Measured};
 use super::place::takes_block;
 use super::plan::Level;
 use super::retrieve::{self, Deadline, Found, Wanted};
-use super::{Estimate, Subject};
+use super::{Estimate, Subject, learnt_under};
 use crate::request::resolution::Resolved;
 use crate::request::resolution::directive::Lookup;
 
@@ -45,7 +47,7 @@ use compose::{Composed, Inputs};
 use lane::Standing;
 use render::{Pinned, Press};
 
-pub use flights::Flights;
+pub use flights::{Flight, Flights};
 pub use frozen::Frozen;
 pub use render::Renderings;
 pub use seal::Envelope;
@@ -66,6 +68,16 @@ pub(super) struct Work<'a> {
     deadline: Deadline,
     /// Whether the outcome is frozen; a preview freezes nothing.
     keep: bool,
+}
+
+/// Whose turn it is to compute what is missing.
+enum Turn {
+    /// Nothing is missing, or nothing will be kept.
+    Free,
+    /// This request's, until the flight is dropped.
+    Mine(#[expect(dead_code, reason = "held for its drop")] Flight),
+    /// Another request's, which took too long to be waited for.
+    Late,
 }
 
 /// How often a request starts again because an epoch was rotated under it.
@@ -128,22 +140,11 @@ impl Work<'_> {
     }
 
     async fn attempt(&self) -> Result<Option<Frozen>, Unknown> {
-        let mut cached = self.cached().await?;
         // Held until everything is settled: who comes second reads what the first one froze.
-        let mut _flight = None;
-        if self.keep
-            && let Some(turn) = self.unsettled(cached.as_ref())
-        {
-            let flights = &self.app.sessions.flights;
-            let entered = flights.enter(&self.key, turn, self.deadline.wall).await;
-            _flight = Some(entered.ok_or(Unknown("session=timeout"))?);
-            cached = self.cached().await?;
-        }
-        let standing = match cached {
-            Some(held) if held.opening.is_some() => Standing { held, lost: 0 },
-            held => self.stored(held).await?,
-        };
-        let asks = self.asks(&standing.held);
+        let (turn, standing) = self.standing().await?;
+        // Who waited in vain for somebody else's turn still sends what is frozen, and whatever that one settles.
+        let late = matches!(turn, Turn::Late);
+        let asks = self.asks(&standing.held) && !late;
         let wanted = Wanted {
             recall: asks,
             snapshot: self.wants_snapshot(&standing.held),
@@ -164,13 +165,14 @@ impl Work<'_> {
             measure::measure(&self.app.counter, org, family, self.subject.chat, wall),
             self.state_delta(asks, &standing),
         );
-        if Instant::now() > self.deadline.end {
+        if late || Instant::now() > self.deadline.end {
             found = found.given_up("deadline");
         }
         let branches = (found.directive.clone(), found.branches.clone());
         let counted = measured;
         let measured = self.estimated(counted);
-        let compose = |found, state| self.composed(&standing, (found, known), measured, state);
+        let counts = (measured, counted);
+        let compose = |found, state| self.composed(&standing, (found, known), counts, state);
         let mut composed = compose(found, state.clone())?;
         if Instant::now() > self.deadline.end && composed.plan.level < Level::L3 {
             // Too late to be worth its wait: what is frozen goes out, new memories do not.
@@ -183,15 +185,17 @@ impl Work<'_> {
             composed = compose(late.given_up("deadline"), state)?;
         }
         let counted = whole_prompt(counted, composed.plan.tokens.injected);
-        self.settled(&standing, composed, counted).await
+        let settled = self.settled(&standing, composed, counted).await;
+        drop(turn);
+        settled
     }
 
     /// The client's share as this model will count it: a margin on top of what was counted, corrected by what the provider reported of
     /// former requests. What `ibex` itself puts in is counted exactly and stays as it is.
     fn estimated(&self, counted: Measured) -> Measured {
-        let lane = self.key.lane.as_str();
+        let model = learnt_under(self.subject.who.org(), &self.key.lane);
         let corrected = |count: Count| Count {
-            tokens: self.app.estimator.estimate(lane, count.tokens),
+            tokens: self.app.estimator.estimate(&model, count.tokens),
             ..count
         };
         Measured {
@@ -199,6 +203,30 @@ impl Work<'_> {
             tools: corrected(counted.tools),
             ..counted
         }
+    }
+
+    /// The lane's standing, and the right to change it where that is needed.
+    async fn standing(&self) -> Result<(Turn, Standing), Unknown> {
+        let mut cached = self.cached().await?;
+        let mut turn = Turn::Free;
+        if self.keep
+            && let Some(wanted) = self.unsettled(cached.as_ref())
+        {
+            let flights = &self.app.sessions.flights;
+            match flights.enter(&self.key, wanted, self.deadline.wall).await {
+                Some(flight) => {
+                    turn = Turn::Mine(flight);
+                    cached = self.cached().await?;
+                }
+                None if wanted.is_some() => turn = Turn::Late,
+                None => return Err(Unknown("session=timeout")),
+            }
+        }
+        let standing = match cached {
+            Some(held) if held.opening.is_some() => Standing { held, lost: 0 },
+            held => self.stored(held).await?,
+        };
+        Ok((turn, standing))
     }
 
     /// What a request has to compute that others might compute as well: the opening, or its turn.
@@ -263,7 +291,7 @@ impl Work<'_> {
         &self,
         standing: &Standing,
         (found, known): (Found, i64),
-        measured: Measured,
+        (measured, counted): (Measured, Measured),
         state: Option<StateDelta>,
     ) -> Result<Composed, Unknown> {
         let revoked = self.app.directives.revoked(self.subject.who.scope());
@@ -279,6 +307,7 @@ impl Work<'_> {
             found,
             known,
             measured,
+            counted,
             state,
             view: self.view,
             explain: !self.keep,

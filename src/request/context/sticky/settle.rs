@@ -162,9 +162,12 @@ impl Work<'_> {
         // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
         let unknown = unnamed && last.is_none();
         if !opens && !unknown && unrecorded.is_none() {
-            let new = turns
-                .iter()
-                .filter(|(turn, _)| fresh.contains(&turn.message));
+            // A window that slides makes every turn in it a new one each time; those that have nothing need no row but the one asked about.
+            let asked = turns.last().map(|(turn, _)| turn.message);
+            let new = turns.iter().filter(|(turn, outcome)| {
+                fresh.contains(&turn.message)
+                    && (outcome.block().is_some() || asked == Some(turn.message))
+            });
             new.for_each(|(turn, outcome)| records.settled(&self.key, turn, outcome, at));
             return true;
         }

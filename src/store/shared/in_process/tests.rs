@@ -218,7 +218,10 @@ async fn a_history_without_its_beginning_is_found_by_anchors_from_its_end() {
     let known = held(&cache, &key, &asked(&[2, 5])).await.turns;
     assert_eq!(known, [anchored(4), anchored(5)], "the newest one first");
     let known = held(&cache, &key, &asked(&[5, 3])).await.turns;
-    assert_eq!(known, [Known::No, anchored(3)], "never against the order");
+    assert_eq!(known, [anchored(5), Known::No], "never against the order");
+    let known = held(&cache, &key, &asked(&[5, 2, 3, 9])).await.turns;
+    let most = [Known::No, anchored(2), anchored(3), Known::No];
+    assert_eq!(known, most, "as many as can be");
     let known = held(&cache, &key, &asked(&[9, 3, 9])).await.turns;
     assert_eq!(known, [Known::No, anchored(3), Known::No]);
 }

@@ -68,6 +68,14 @@ CREATE TABLE session_states (
     PRIMARY KEY (session, version)
 ) STRICT;
 
+-- One row: whether the last process that kept sessions here stored all of them before it ended.
+CREATE TABLE session_runs (
+    id    INTEGER PRIMARY KEY CHECK (id = 1),
+    whole INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO session_runs (id, whole) VALUES (1, TRUE);
+
 -- The revision at which a partition last lost a memory: one row to look at before each handoff.
 CREATE TABLE forget_fences (
     org      BLOB    NOT NULL,

@@ -35,6 +35,27 @@ impl SessionStore for SqliteStore {
             .await
     }
 
+    async fn begin_run(&self) -> Result<bool, StoreError> {
+        self.write(|conn| {
+            let whole = conn
+                .prepare_cached("SELECT whole FROM session_runs WHERE id = 1")?
+                .query_row([], |row| row.get(0))?;
+            conn.prepare_cached("UPDATE session_runs SET whole = FALSE WHERE id = 1")?
+                .execute([])?;
+            Ok(whole)
+        })
+        .await
+    }
+
+    async fn end_run(&self) -> Result<(), StoreError> {
+        self.write(|conn| {
+            conn.prepare_cached("UPDATE session_runs SET whole = TRUE WHERE id = 1")?
+                .execute([])?;
+            Ok(())
+        })
+        .await
+    }
+
     fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError> {
         self.fences.knows_session(key)
     }

@@ -227,10 +227,8 @@ async fn what_cannot_be_rendered_to_the_same_bytes_is_a_new_epoch() {
 }
 
 #[tokio::test]
-async fn damaged_or_missing_rows_are_a_new_epoch() {
+async fn damaged_rows_are_a_new_epoch() {
     for damage in [
-        "DELETE FROM session_turns WHERE position = 0",
-        "DELETE FROM session_turns WHERE position = 1",
         "UPDATE session_turns SET digest = zeroblob(16) WHERE position = 0",
         "UPDATE session_turns SET anchor = zeroblob(16) WHERE position = 0",
         "UPDATE session_lanes SET sha256 = zeroblob(32)",
@@ -252,6 +250,63 @@ async fn damaged_or_missing_rows_are_a_new_epoch() {
         assert_eq!(scene.epochs("trip").await, lost, "{damage}");
         assert_eq!(scene.rotations("state_lost"), 1, "{damage}");
     }
+}
+
+#[tokio::test]
+async fn rows_that_a_crash_took_are_a_new_epoch() {
+    // What was written is the beginning: the last turn, every turn, or the whole session may be missing.
+    for (damage, number) in [
+        ("DELETE FROM session_turns WHERE position = 2", 2),
+        ("DELETE FROM session_turns", 2),
+        ("DELETE FROM sessions", 4),
+    ] {
+        let scene = Scene::new().await;
+        scene.remember(SHED).await;
+        let mut talk = scene.talk("trip");
+        let third = three_turns(&scene, &mut talk).await;
+        let scene = scene.crashed(plain, Some(damage)).await;
+        talk.client = scene.app.client().header("x-ibex-session-id", "trip");
+        let fourth = talk.ask(&scene, "And the green one?").await;
+        assert_eq!(fourth.epoch(), number.to_string(), "{damage}");
+        assert!(!fourth.body.contains(third.recalls()[0]), "{damage}");
+        assert_extends(&fourth, &talk.ask(&scene, "So?").await);
+        let known = scene.epochs("trip").await;
+        assert_eq!(known.last(), Some(&epoch(number, "state_lost")), "{damage}");
+        assert_eq!(scene.rotations("state_lost"), 1, "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_crash_that_took_nothing_is_no_loss_and_a_new_conversation_has_none() {
+    let scene = Scene::new().await;
+    scene.remember(SHED).await;
+    let mut talk = scene.talk("trip");
+    let third = three_turns(&scene, &mut talk).await;
+    let scene = scene.crashed(plain, None).await;
+    talk.client = scene.app.client().header("x-ibex-session-id", "trip");
+    let fourth = talk.ask(&scene, "And the green one?").await;
+    assert_eq!(fourth.epoch(), "1");
+    assert_extends(&third, &fourth);
+    let other = scene.talk("other").ask(&scene, QUESTION).await;
+    assert_eq!(other.epoch(), "1");
+    assert_eq!(scene.rotations("state_lost"), 0);
+}
+
+#[tokio::test]
+async fn turns_of_another_model_are_no_loss_after_a_restart() {
+    let scene = Scene::with(with_snapshot, Overrides::default()).await;
+    scene.remember(SHED).await;
+    let mut talk = scene.talk("trip");
+    let first = talk.ask(&scene, QUESTION).await;
+    talk.model = "gpt-4o-mini".to_owned();
+    talk.ask(&scene, "And the red one?").await;
+    let scene = scene.restarted(with_snapshot).await;
+    talk.client = scene.app.client().header("x-ibex-session-id", "trip");
+    talk.model = "gpt-4o".to_owned();
+    let third = talk.ask(&scene, "And the green one?").await;
+    assert_eq!(third.epoch(), "1");
+    assert_extends(&first, &third);
+    assert_eq!(scene.rotations("state_lost"), 0);
 }
 
 #[tokio::test]

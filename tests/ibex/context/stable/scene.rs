@@ -78,6 +78,24 @@ impl Scene {
         Self { app, upstream }
     }
 
+    /// The same after a crash, which took what `damage` deletes.
+    pub(super) async fn crashed(
+        self,
+        edit: impl FnOnce(&mut Config),
+        damage: Option<&str>,
+    ) -> Self {
+        self.restarted(|config| {
+            edit(config);
+            let conn = rusqlite::Connection::open(&config.store.path).unwrap();
+            conn.pragma_update(None, "foreign_keys", true).unwrap();
+            let crash = Some("UPDATE session_runs SET whole = FALSE");
+            for statement in [crash, damage].into_iter().flatten() {
+                assert!(conn.execute(statement, []).unwrap() > 0, "{statement}");
+            }
+        })
+        .await
+    }
+
     /// Everything frozen is lost from memory, as after a restart; the store has all of it.
     pub(super) async fn lose_memory(&self) {
         self.app.app.sessions.records.flushed().await;
