@@ -145,7 +145,7 @@ impl Attached {
     }
 
     /// The request to the provider: the client's bytes with the edits spliced in. What is frozen is checked first, and nothing waits
-    /// between that and the answer of this function; it is asked again before every further attempt.
+    /// between that and the answer of this function.
     pub async fn outgoing(
         &mut self,
         app: &App,

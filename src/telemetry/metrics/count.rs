@@ -1,5 +1,7 @@
 //! Counting: one method for each thing that happens.
 
+use std::sync::atomic::Ordering;
+
 use super::{
     BranchOnly, BranchOutcome, Direction, DirectionOnly, EventOnly, FamilyOnly, Metrics, PathOnly,
     ReasonOnly, ResultOnly, RouteCode, RouteOnly, StageCode, StatusLevel, StreamEnd,
@@ -39,8 +41,8 @@ impl Metrics {
 
     /// Tells how many session records were lost since the start.
     pub fn session_records_lost(&self, lost: u64) {
-        self.records_lost
-            .set(i64::try_from(lost).unwrap_or(i64::MAX));
+        let counter = self.records_lost.inner();
+        counter.fetch_max(lost, Ordering::Relaxed);
     }
 
     /// Counts an answered request.

@@ -115,7 +115,7 @@ pub struct Metrics {
     epochs: Family<ReasonOnly, Counter>,
     session_events: Family<EventOnly, Counter>,
     prefix_broken: Counter,
-    records_lost: Gauge,
+    records_lost: Counter,
     lanes_held: Gauge,
     lane_bytes: Gauge,
     /// Answers being relayed now.
@@ -157,7 +157,7 @@ impl Metrics {
             epochs: Family::default(),
             session_events: Family::default(),
             prefix_broken: Counter::default(),
-            records_lost: Gauge::default(),
+            records_lost: Counter::default(),
             lanes_held: Gauge::default(),
             lane_bytes: Gauge::default(),
             answers_open: Gauge::default(),
@@ -268,7 +268,7 @@ impl Metrics {
         );
         r.register(
             "session_records_lost",
-            "Session records that could not be stored since the start",
+            "Session records that could not be stored",
             self.records_lost.clone(),
         );
         r.register(

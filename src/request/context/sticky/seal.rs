@@ -1,4 +1,4 @@
-//! The seal: the last thing before a handoff, and again before every further attempt. What was forgotten by then does not go out.
+//! The seal: the last thing before a handoff. What was forgotten by then does not go out.
 //!
 //! The store's revision of forgotten memories is read after everything else; nothing is awaited between that look and the bytes that are
 //! handed over. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.

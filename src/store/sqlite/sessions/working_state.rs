@@ -21,7 +21,27 @@ pub(super) fn put(
                RETURNING version, json, turn, at";
     let (org, agent, user, id) = columns(key);
     let values = params![org, agent, user, id, json, micros(at)];
-    one(conn, sql, values, state)?.ok_or(StoreError::Missing("session"))
+    let stored = one(conn, sql, values, state)?.ok_or(StoreError::Missing("session"))?;
+    prune(conn, key, &stored)?;
+    Ok(stored)
+}
+
+/// Versions behind the newest that are kept whatever refers to them: a turn that tells of one may not be recorded yet.
+const KEPT: u32 = 64;
+
+/// Deletes the version that is behind by so many, unless a turn leads from or to it. One a write keeps up with the writes.
+fn prune(conn: &Connection, key: &SessionKey, newest: &StoredState) -> Result<(), StoreError> {
+    let Some(old) = newest.version.checked_sub(KEPT).filter(|old| *old > 0) else {
+        return Ok(());
+    };
+    let sql = format!(
+        "DELETE FROM session_states AS s WHERE session = {SESSION} AND version = ?5 AND NOT EXISTS
+         (SELECT 1 FROM session_turns AS t WHERE t.session = s.session AND (state_from = ?5 OR state_to = ?5))"
+    );
+    let (org, agent, user, id) = columns(key);
+    conn.prepare_cached(&sql)?
+        .execute(params![org, agent, user, id, old])?;
+    Ok(())
 }
 
 pub(super) fn get(

@@ -621,6 +621,29 @@ async fn old_sessions_are_deleted_with_all_that_is_theirs() {
 }
 
 #[tokio::test]
+async fn versions_of_a_working_state_that_no_turn_tells_of_are_not_kept_for_ever() {
+    let files = Files::new();
+    let store = files.open();
+    let own = opened(&store).await;
+    let told = TurnRecord {
+        state: Some((1, 3)),
+        ..turn(1, 2)
+    };
+    record(&store, &[SessionRecord::Settled(own.clone(), told)]).await;
+    for second in 1..=70 {
+        let state = store.put_working_state(&own.session, "{}".to_owned(), time(second));
+        assert_eq!(i64::from(state.await.unwrap().version), second);
+    }
+    let mut kept = Vec::new();
+    for version in 1..=70 {
+        let state = store.working_state(&own.session, Some(version));
+        kept.extend(state.await.unwrap().map(|s| s.version));
+    }
+    let expected: Vec<u32> = [1, 3].into_iter().chain(7..=70).collect();
+    assert_eq!(kept, expected);
+}
+
+#[tokio::test]
 async fn no_byte_of_a_deleted_working_state_stays_in_the_file_or_its_log() {
     let files = Files::new();
     let store = files.open();
