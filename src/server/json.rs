@@ -154,7 +154,7 @@ pub(super) fn store_failed(error: &StoreError) -> ApiError {
             ApiError::new(Code::Conflict, format!("{what} already exists"))
         }
         StoreError::Revoked(_) => ApiError::new(Code::Conflict, error.to_string()),
-        StoreError::Unavailable(_) | StoreError::Damaged(_) => {
+        StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Damaged(_) => {
             tracing::warn!("store: {error}");
             ApiError::new(Code::ServiceDegraded, "the store is unavailable").retry_after(1)
         }

@@ -36,6 +36,9 @@ pub enum StoreError {
     /// The row was taken out of use for good.
     #[error("the {0} is revoked")]
     Revoked(&'static str),
+    /// The engine refuses what it was given; a retry cannot help.
+    #[error("the store refuses the row: {0}")]
+    Refused(String),
     /// A stored row could not be read back.
     #[error("a stored {0} is damaged")]
     Damaged(&'static str),

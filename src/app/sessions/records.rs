@@ -141,13 +141,11 @@ impl Records {
             match self.store.record_sessions(batch.clone()).await {
                 Ok(()) => self.done.send_modify(|done| *done += count),
                 Err(StoreError::Unavailable(why)) => {
-                    tracing::warn!(records = count, "session records wait: {why}");
-                    let mut waiting = self.waiting.lock();
-                    let newer = std::mem::replace(&mut *waiting, batch);
-                    waiting.extend(newer);
+                    self.put_back(batch, &why);
                     return false;
                 }
-                Err(_) => self.write_singly(batch).await,
+                Err(_) if self.write_singly(batch).await => {}
+                Err(_) => return false,
             }
         }
     }
@@ -159,15 +157,31 @@ impl Records {
         std::mem::replace(&mut *waiting, rest)
     }
 
-    /// One record that the store refuses costs no other one.
-    async fn write_singly(&self, batch: Vec<SessionRecord>) {
-        for record in batch {
-            if let Err(error) = self.store.record_sessions(vec![record]).await {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!("a session record was not stored: {error}");
+    fn put_back(&self, records: Vec<SessionRecord>, why: &str) {
+        tracing::warn!(records = records.len(), "session records wait: {why}");
+        let mut waiting = self.waiting.lock();
+        let newer = std::mem::replace(&mut *waiting, records);
+        waiting.extend(newer);
+    }
+
+    /// One record that the store refuses costs no other one. What it does not take now goes back, as above.
+    async fn write_singly(&self, batch: Vec<SessionRecord>) -> bool {
+        let mut left = batch.into_iter();
+        while let Some(record) = left.next() {
+            match self.store.record_sessions(vec![record.clone()]).await {
+                Ok(()) => {}
+                Err(StoreError::Unavailable(why)) => {
+                    self.put_back(std::iter::once(record).chain(left).collect(), &why);
+                    return false;
+                }
+                Err(error) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!("a session record was not stored: {error}");
+                }
             }
             self.done.send_modify(|done| *done += 1);
         }
+        true
     }
 }
 

@@ -37,11 +37,25 @@ impl From<Error> for OpenError {
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error.sqlite_error() {
+            Some(failure) if is_final(failure.code) => Self::Refused(reason(*failure)),
             Some(failure) => Self::Unavailable(reason(*failure)),
             // Without a code of the engine it is the binding that could not convert a value.
             None => Self::Damaged("row"),
         }
     }
+}
+
+/// Whether the engine would say the same again: it is about the statement and its values, not about the file or the machine.
+const fn is_final(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::ConstraintViolation
+            | ErrorCode::TypeMismatch
+            | ErrorCode::TooBig
+            | ErrorCode::ParameterOutOfRange
+            | ErrorCode::ApiMisuse
+            | ErrorCode::Unknown
+    )
 }
 
 #[expect(

@@ -7,6 +7,7 @@ mod gate;
 mod hard_gate;
 mod isolation;
 mod law;
+mod losses;
 mod races;
 mod scene;
 mod state;

@@ -64,7 +64,15 @@ impl Scene {
     }
 
     pub(super) async fn with(edit: impl FnOnce(&mut Config), overrides: Overrides) -> Self {
-        let upstream = Upstream::echo_ok().await;
+        Self::before(Upstream::echo_ok().await, edit, overrides).await
+    }
+
+    /// With a provider of the test's own.
+    pub(super) async fn before(
+        upstream: Upstream,
+        edit: impl FnOnce(&mut Config),
+        overrides: Overrides,
+    ) -> Self {
         let app = TestApp::with(&upstream.url(), edit, overrides).await;
         Self { app, upstream }
     }
