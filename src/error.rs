@@ -77,6 +77,10 @@ codes! {
     RequestTimeout = "REQUEST_TIMEOUT", REQUEST_TIMEOUT, "invalid_request_error";
     /// An active memory has the same content.
     DuplicateContent = "DUPLICATE_CONTENT", CONFLICT, "invalid_request_error";
+    /// The idempotency key was used for another request.
+    IdempotencyConflict = "IDEMPOTENCY_CONFLICT", CONFLICT, "invalid_request_error";
+    /// The first request with this idempotency key is still under way.
+    IdempotencyInProgress = "IDEMPOTENCY_IN_PROGRESS", CONFLICT, "invalid_request_error";
     /// The state does not allow the change.
     Conflict = "CONFLICT", CONFLICT, "invalid_request_error";
     /// The body is larger than the limit.
@@ -99,6 +103,8 @@ codes! {
     AuthUnavailable = "AUTH_UNAVAILABLE", SERVICE_UNAVAILABLE, "server_error";
     /// The provider cannot be reached or refuses our key.
     ProviderUnavailable = "PROVIDER_UNAVAILABLE", SERVICE_UNAVAILABLE, "server_error";
+    /// A keyed write cannot be told from its repetition: the ledger is down. Nothing was stored.
+    IdempotencyUnavailable = "IDEMPOTENCY_UNAVAILABLE", SERVICE_UNAVAILABLE, "server_error";
     /// The text could not be embedded; nothing was stored.
     EmbeddingFailed = "EMBEDDING_FAILED", SERVICE_UNAVAILABLE, "server_error";
     /// The provider did not answer in time.

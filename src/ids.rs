@@ -152,6 +152,11 @@ text_id!(
     RequestId,
     128
 );
+text_id!(
+    /// The key under which a client repeats a write (`Idempotency-Key`).
+    IdempotencyKey,
+    255
+);
 
 impl SessionId {
     /// A fresh random session identifier.

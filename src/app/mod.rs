@@ -1,6 +1,7 @@
 //! The application: every shared handle, built once from the configuration; cheap to clone.
 
 mod feed;
+mod retire;
 mod sessions;
 mod uses;
 
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::embedder::{Embedder, StaticMiniLm};
 use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings};
+use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
@@ -97,6 +99,8 @@ pub struct Shared {
     pub uses: Uses,
     /// Frozen sessions.
     pub sessions: Sessions,
+    /// Keyed writes that are under way.
+    pub claims: Claims,
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
     applied: AtomicI64,
@@ -191,12 +195,8 @@ impl App {
         let tasks = Tasks::new();
         let embedder = embedder.unwrap_or_else(built_in);
         let settings = IndexSettings::new(embedder.model(), &config.memory);
-        let index = Arc::new(Index::new(
-            store.clone(),
-            clock.clone(),
-            tasks.clone(),
-            settings,
-        ));
+        let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
+        let index = Arc::new(index);
         let hot_set = Arc::new(HotSet::new(index.clone()));
         let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
@@ -215,6 +215,7 @@ impl App {
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics: Metrics::new(),
+            claims: Claims::default(),
             estimator: Estimator::new(),
             applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
@@ -240,7 +241,7 @@ impl App {
         self.tasks.spawn(sweep(self.clone()));
         self.tasks.spawn(uses::flush(self.clone()));
         self.tasks.spawn(sessions::records::write(self.clone()));
-        self.tasks.spawn(sessions::retire(self.clone()));
+        self.tasks.spawn(retire::retire(self.clone()));
         let counter = self.counter.clone();
         // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
         let warming = tokio::task::spawn_blocking(move || counter.warm());

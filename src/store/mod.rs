@@ -7,6 +7,7 @@ pub mod sqlite;
 pub mod shared;
 pub mod keys;
 mod files;
+mod refinery;
 mod sessions;
 mod types;
 
@@ -15,6 +16,9 @@ use async_trait::async_trait;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
+pub use refinery::{
+    LedgerEntry, LedgerKey, LedgerMember, LedgerOutcome, LedgerRow, Refined, RefineryStore,
+};
 pub use sessions::{SessionStore, StoredState};
 pub use types::{
     Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome,
@@ -207,6 +211,12 @@ pub trait ChangeFeed: Send + Sync {
 }
 
 /// Everything durable.
-pub trait Store: IdentityStore + DirectiveStore + MemoryStore + SessionStore + ChangeFeed {}
+pub trait Store:
+    IdentityStore + DirectiveStore + MemoryStore + RefineryStore + SessionStore + ChangeFeed
+{
+}
 
-impl<T: IdentityStore + DirectiveStore + MemoryStore + SessionStore + ChangeFeed> Store for T {}
+impl<T> Store for T where
+    T: IdentityStore + DirectiveStore + MemoryStore + RefineryStore + SessionStore + ChangeFeed
+{
+}

@@ -4,7 +4,6 @@ pub(in crate::app) mod records;
 pub(in crate::app) mod states;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::config::SessionConfig;
 use crate::request::context::sticky::{Flights, Renderings};
@@ -13,7 +12,6 @@ use crate::store::Store;
 use crate::store::shared::{InProcess, SessionCache};
 use crate::telemetry::Metrics;
 
-use super::App;
 use records::Records;
 use states::States;
 
@@ -71,32 +69,5 @@ impl Sessions {
             metrics.sessions_held(lanes, bytes);
         }
         metrics.session_records_lost(self.records.lost());
-    }
-}
-
-/// How often old sessions are looked for.
-const RETIRE: Duration = Duration::from_secs(3_600);
-/// Old sessions deleted in one transaction.
-const RETIRED: usize = 1_000;
-
-/// Deletes stored sessions that nobody has used for longer than they are kept.
-pub(super) async fn retire(app: App) {
-    let kept = jiff::SignedDuration::from_hours(24 * i64::from(app.config.session.retention_days));
-    loop {
-        let before = app.clock.now().checked_sub(kept);
-        while let Ok(before) = before {
-            match app.store.delete_sessions(before, RETIRED).await {
-                Ok(deleted) if deleted == RETIRED as u64 => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::warn!("old sessions could not be deleted: {error}");
-                    break;
-                }
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(RETIRE) => {}
-            () = app.tasks.stopping() => return,
-        }
     }
 }

@@ -144,7 +144,13 @@ impl Import<'_> {
                     self.failed(number, &hinted(&reason(&ApiError::from(error))))?;
                 }
                 // Not the line's fault: the batch is tried again when the import goes on.
-                Err(error @ (WriteError::EmbeddingFailed | WriteError::StoreUnavailable)) => {
+                Err(
+                    error @ (WriteError::EmbeddingFailed
+                    | WriteError::StoreUnavailable
+                    | WriteError::LedgerUnavailable
+                    | WriteError::Settled
+                    | WriteError::Forgotten),
+                ) => {
                     return Err(CliError::Failed(format!(
                         "line {number}: {error}; the same command goes on from there"
                     )));

@@ -12,6 +12,7 @@ mod exact_dedup;
 mod embed;
 mod persist;
 mod after_commit;
+pub mod idempotency;
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 
 pub use exact_dedup::content_hash;
-pub use validate::{ListItem, objects};
+use idempotency::Claim;
+pub use validate::{ListItem, faults, objects};
 
 /// Why a memory was not stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -41,6 +43,15 @@ pub enum WriteError {
     /// The store failed; nothing was stored.
     #[error("the memory store is unavailable; nothing was stored")]
     StoreUnavailable,
+    /// The write has a key, and the ledger failed; nothing was stored.
+    #[error("the write cannot be told from its repetition at the moment; nothing was stored")]
+    LedgerUnavailable,
+    /// The write has a key, and another process carried it out first.
+    #[error("the write was carried out already")]
+    Settled,
+    /// The write was carried out, and what it stored was forgotten since.
+    #[error("what was stored under this key was forgotten since")]
+    Forgotten,
 }
 
 impl WriteError {
@@ -50,6 +61,9 @@ impl WriteError {
             Self::Duplicate(_) => "duplicate",
             Self::EmbeddingFailed => "embedding_failed",
             Self::StoreUnavailable => "store_unavailable",
+            Self::LedgerUnavailable => "ledger_unavailable",
+            Self::Settled => "settled",
+            Self::Forgotten => "forgotten_since",
         }
     }
 }
@@ -66,6 +80,10 @@ impl From<WriteError> for ApiError {
             }
             WriteError::EmbeddingFailed => Self::new(Code::EmbeddingFailed, text).retry_after(1),
             WriteError::StoreUnavailable => Self::new(Code::ServiceDegraded, text).retry_after(1),
+            WriteError::LedgerUnavailable | WriteError::Settled => {
+                Self::new(Code::IdempotencyUnavailable, text).retry_after(1)
+            }
+            WriteError::Forgotten => Self::new(Code::NotFound, text),
         }
     }
 }
@@ -76,12 +94,31 @@ pub async fn write(
     principal: &Principal,
     inputs: &[&RawValue],
 ) -> Vec<Result<Arc<Memory>, WriteError>> {
+    refine(app, principal, inputs, None).await
+}
+
+/// The same, with the outcomes entered in the ledger under the claim's key.
+pub async fn write_keyed(
+    app: &App,
+    principal: &Principal,
+    inputs: &[&RawValue],
+    claim: &Claim<'_>,
+) -> Vec<Result<Arc<Memory>, WriteError>> {
+    refine(app, principal, inputs, Some(claim)).await
+}
+
+async fn refine(
+    app: &App,
+    principal: &Principal,
+    inputs: &[&RawValue],
+    claim: Option<&Claim<'_>>,
+) -> Vec<Result<Arc<Memory>, WriteError>> {
     let partition = PartitionKey::for_write(principal.scope());
     let mut batch = Batch::new(inputs.len());
     validate::stage(app, &partition, inputs, &mut batch);
     exact_dedup::stage(app, &partition, &mut batch).await;
     embed::stage(app, &mut batch).await;
-    persist::stage(app, &mut batch).await;
+    persist::stage(app, &mut batch, claim).await;
     after_commit::stage(app, &mut batch).await;
     let outcomes = batch.finish();
     for outcome in &outcomes {

@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::memory::Memory;
-use crate::store::InsertOutcome;
+use crate::store::{InsertOutcome, Refined, StoreError};
 
+use super::idempotency::Claim;
 use super::{Batch, Member, WriteError};
 
-pub(super) async fn stage(app: &App, batch: &mut Batch) {
+pub(super) async fn stage(app: &App, batch: &mut Batch, claim: Option<&Claim<'_>>) {
+    let ledger = claim.map(|claim| claim.entry(batch));
+    if matches!(ledger, Some(None)) {
+        // Some of it may be repeated and some may not: then none of it is stored.
+        return refuse(batch, &WriteError::LedgerUnavailable, "a member failed");
+    }
     let rows: Vec<Memory> = batch
         .going()
         .filter_map(|m| match m {
@@ -20,10 +26,18 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         return;
     }
     let expected = rows.len();
-    let outcomes = match app.store.insert_memories(rows).await {
+    let failed = match claim {
+        Some(_) => WriteError::LedgerUnavailable,
+        None => WriteError::StoreUnavailable,
+    };
+    let ledger = ledger.flatten();
+    let outcomes = match app.store.commit(Refined { rows, ledger }).await {
         Ok(outcomes) if outcomes.len() == expected => outcomes,
-        Ok(_) => return refuse(batch, "an outcome is missing"),
-        Err(error) => return refuse(batch, &error.to_string()),
+        Ok(_) => return refuse(batch, &failed, "an outcome is missing"),
+        Err(StoreError::Conflict(_)) if claim.is_some() => {
+            return refuse(batch, &WriteError::Settled, "the key was used elsewhere");
+        }
+        Err(error) => return refuse(batch, &failed, &error.to_string()),
     };
     for (member, outcome) in batch.going().zip(outcomes) {
         let Member::Going(memory) = member else {
@@ -41,9 +55,9 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     }
 }
 
-fn refuse(batch: &mut Batch, reason: &str) {
+fn refuse(batch: &mut Batch, error: &WriteError, reason: &str) {
     tracing::warn!("memory insert: {reason}");
     for member in batch.going() {
-        *member = Member::Refused(WriteError::StoreUnavailable);
+        *member = Member::Refused(error.clone());
     }
 }

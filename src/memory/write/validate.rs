@@ -42,6 +42,15 @@ pub(super) fn stage(app: &App, partition: &PartitionKey, inputs: &[&RawValue], b
     }
 }
 
+/// What is wrong with an object's fields.
+#[must_use]
+pub fn faults(app: &App, partition: &PartitionKey, input: &RawValue) -> Vec<FieldError> {
+    let now = stored(app.clock.now());
+    memory(&app.config.memory, partition, input, now)
+        .err()
+        .unwrap_or_default()
+}
+
 /// The time as the store keeps it, to the microsecond: an answer tells what a later read will.
 fn stored(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)

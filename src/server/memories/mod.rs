@@ -1,5 +1,6 @@
 //! `/v1/memories`: create, batch, get, list, search, hot, forget.
 
+mod keyed;
 mod view;
 
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use serde_json::value::RawValue;
 use crate::app::App;
 use crate::auth::{Permissions, Principal};
 use crate::error::{ApiError, Code, ErrorBody, FieldError};
-use crate::ids::MemoryId;
-use crate::memory::write::{WriteError, objects, write};
+use crate::ids::{IdempotencyKey, MemoryId};
+use crate::memory::write::{WriteError, objects};
 use crate::memory::{Category, Memory, PartitionKey, Status};
 use crate::request::context::recall;
 use crate::store::ListFilter;
@@ -34,11 +35,15 @@ fn write_permission(principal: &Principal) -> Permissions {
     }
 }
 
-async fn ask_to_write(app: &App, request: Request, trail: &mut Trail) -> Result<Asked, ApiError> {
+async fn ask_to_write(
+    app: &App,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<(Asked, Option<IdempotencyKey>), ApiError> {
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_WRITE, trail).await?;
     let needed = write_permission(asked.principal());
-    asked.require(needed)
+    Ok((asked.require(needed)?, keyed::key(&head)?))
 }
 
 pub(super) async fn create(State(app): State<App>, request: Request) -> Response {
@@ -46,14 +51,16 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Response
 }
 
 async fn create_one(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
-    let asked = ask_to_write(app, request, trail).await?;
+    let (asked, key) = ask_to_write(app, request, trail).await?;
     let object: &RawValue = serde_json::from_slice(&asked.body).map_err(|e| invalid(&e))?;
-    let outcome = write(app, asked.principal(), &[object])
-        .await
-        .pop()
-        .unwrap_or(Err(WriteError::StoreUnavailable));
-    let memory = outcome?;
-    Ok(asked.answer(app, StatusCode::CREATED, &MemoryView::of(&memory)))
+    let written = keyed::run(app, &asked, (key, "create"), &[object]).await?;
+    let outcome = written.outcomes.first();
+    let memory = outcome
+        .cloned()
+        .unwrap_or(Err(WriteError::StoreUnavailable))?;
+    let mut answer = asked.answer(app, StatusCode::CREATED, &MemoryView::of(&memory));
+    written.mark(answer.headers_mut());
+    Ok(answer)
 }
 
 /// One member's outcome, with the status it would have had alone.
@@ -71,7 +78,7 @@ pub(super) async fn batch(State(app): State<App>, request: Request) -> Response 
 }
 
 async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<Response, ApiError> {
-    let asked = ask_to_write(app, request, trail).await?;
+    let (asked, key) = ask_to_write(app, request, trail).await?;
     let items = objects(&asked.body).map_err(|e| invalid(&e))?;
     let most = app.config.memory.max_batch;
     if items.is_empty() || items.len() > most {
@@ -84,10 +91,11 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
             ApiError::new(Code::ValidationError, "the batch is not valid").fields(vec![fault]),
         );
     }
-    let outcomes = write(app, asked.principal(), &items).await;
-    let outcomes: Vec<Result<Arc<Memory>, ApiError>> = outcomes
-        .into_iter()
-        .map(|o| o.map_err(ApiError::from))
+    let written = keyed::run(app, &asked, (key, "batch"), &items).await?;
+    let outcomes: Vec<Result<Arc<Memory>, ApiError>> = written
+        .outcomes
+        .iter()
+        .map(|o| o.clone().map_err(ApiError::from))
         .collect();
     let results: Vec<BatchResult<'_>> = outcomes
         .iter()
@@ -104,7 +112,9 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
             },
         })
         .collect();
-    Ok(asked.answer(app, StatusCode::MULTI_STATUS, &Results { results }))
+    let mut answer = asked.answer(app, StatusCode::MULTI_STATUS, &Results { results });
+    written.mark(answer.headers_mut());
+    Ok(answer)
 }
 
 pub(super) async fn get(

@@ -8,6 +8,7 @@ use super::error::OpenError;
 const STEPS: &[&str] = &[
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_sessions.sql"),
+    include_str!("migrations/0003_refinery.sql"),
 ];
 
 /// Brings the schema up to date. A file that is up to date is not written to, so opening it wakes nobody.

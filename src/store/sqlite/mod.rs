@@ -19,6 +19,7 @@ mod rows;
 mod identity;
 mod directives;
 mod memories;
+mod refinery;
 mod fences;
 mod sessions;
 mod feed;

@@ -3,6 +3,7 @@
 mod order;
 mod api;
 mod duplicates;
+mod keyed;
 mod other_process;
 mod validation;
 mod amplification;

@@ -21,8 +21,7 @@ impl MemoryStore for SqliteStore {
         &self,
         memories: Vec<Memory>,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        self.write(move |conn| memories.iter().map(|memory| insert(conn, memory)).collect())
-            .await
+        self.write(move |conn| insert_all(conn, &memories)).await
     }
 
     async fn memory_by_hash(
@@ -111,6 +110,13 @@ impl MemoryStore for SqliteStore {
         let partition = partition.clone();
         self.read(move |conn| count(conn, &partition)).await
     }
+}
+
+pub(super) fn insert_all(
+    conn: &Connection,
+    memories: &[Memory],
+) -> Result<Vec<InsertOutcome>, StoreError> {
+    memories.iter().map(|memory| insert(conn, memory)).collect()
 }
 
 /// The write lock is held from the look to the insert, so no other process can store the same text in between.

@@ -1,0 +1,132 @@
+//! Writes with and without an `Idempotency-Key`.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+use crate::app::App;
+use crate::auth::Principal;
+use crate::error::{ApiError, Code};
+use crate::ids::IdempotencyKey;
+use crate::memory::write::idempotency::{Keyed, claim};
+use crate::memory::write::{WriteError, faults, write, write_keyed};
+use crate::memory::{Memory, PartitionKey};
+use crate::store::{LedgerOutcome, LedgerRow};
+
+use super::super::json::{Asked, store_failed};
+
+/// Both names are in use among clients.
+const NAMES: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
+const REPLAYED: HeaderName = HeaderName::from_static("x-idempotency-replayed");
+
+/// The key of a request, if it has one.
+///
+/// # Errors
+/// 400 when it is no key, or two that differ.
+pub(super) fn key(head: &Parts) -> Result<Option<IdempotencyKey>, ApiError> {
+    let headers = &head.headers;
+    let given = NAMES.iter().flat_map(|name| headers.get_all(*name));
+    let mut found: Option<IdempotencyKey> = None;
+    for value in given {
+        let text = value.to_str().unwrap_or_default();
+        // As a structured header the key stands in quotes.
+        let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+        let key: IdempotencyKey = inner
+            .unwrap_or(text)
+            .parse()
+            .map_err(|_| wrong("Idempotency-Key must be 1 to 255 visible ASCII characters"))?;
+        if found.as_ref().is_some_and(|other| *other != key) {
+            return Err(wrong("Idempotency-Key and X-Idempotency-Key differ"));
+        }
+        found = Some(key);
+    }
+    Ok(found)
+}
+
+fn wrong(what: &'static str) -> ApiError {
+    ApiError::new(Code::ValidationError, what).param("Idempotency-Key")
+}
+
+/// What became of each memory, and whether that was so before this request.
+pub(super) struct Written {
+    pub(super) outcomes: Vec<Result<Arc<Memory>, WriteError>>,
+    replayed: bool,
+}
+
+impl Written {
+    /// Says so in the answer.
+    pub(super) fn mark(&self, headers: &mut HeaderMap) {
+        if self.replayed {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+    }
+}
+
+/// Writes, or tells what a write under this key came to.
+///
+/// # Errors
+/// 409 and 503 of keyed writes.
+pub(super) async fn run(
+    app: &App,
+    asked: &Asked,
+    (key, route): (Option<IdempotencyKey>, &str),
+    inputs: &[&RawValue],
+) -> Result<Written, ApiError> {
+    let who = asked.principal();
+    let Some(key) = key else {
+        return Ok(Written {
+            outcomes: write(app, who, inputs).await,
+            replayed: false,
+        });
+    };
+    let row = match claim(app, who, key, (route, &asked.body)).await? {
+        Keyed::Over(row) => row,
+        Keyed::First(claim) => {
+            let outcomes = write_keyed(app, who, inputs, &claim).await;
+            let settled = |o: &Result<_, WriteError>| matches!(o, Err(WriteError::Settled));
+            if !outcomes.iter().any(settled) {
+                return Ok(Written {
+                    outcomes,
+                    replayed: false,
+                });
+            }
+            claim.row(app).await?.ok_or(WriteError::LedgerUnavailable)?
+        }
+    };
+    Ok(Written {
+        outcomes: again(app, who, &row, inputs).await?,
+        replayed: true,
+    })
+}
+
+/// The outcomes of a write that is over, with the memories as they are now.
+async fn again(
+    app: &App,
+    who: &Principal,
+    row: &LedgerRow,
+    inputs: &[&RawValue],
+) -> Result<Vec<Result<Arc<Memory>, WriteError>>, ApiError> {
+    let own = PartitionKey::for_write(who.scope());
+    let stored = row.outcomes.iter().filter_map(|outcome| match outcome {
+        LedgerOutcome::Stored(id) => Some(*id),
+        LedgerOutcome::Duplicate(_) | LedgerOutcome::Invalid => None,
+    });
+    let ids: Vec<_> = stored.collect();
+    let found = app.store.memories_by_id(std::slice::from_ref(&own), &ids);
+    let found = found.await.map_err(|e| store_failed(&e))?;
+    let mut outcomes = Vec::with_capacity(inputs.len());
+    for (outcome, input) in row.outcomes.iter().zip(inputs) {
+        outcomes.push(match outcome {
+            LedgerOutcome::Stored(id) => found
+                .iter()
+                .find(|memory| memory.id == *id)
+                .map(|memory| Arc::new(memory.clone()))
+                .ok_or(WriteError::Forgotten),
+            LedgerOutcome::Duplicate(id) => Err(WriteError::Duplicate(*id)),
+            LedgerOutcome::Invalid => Err(WriteError::Invalid(faults(app, &own, input))),
+        });
+    }
+    Ok(outcomes)
+}
