@@ -183,6 +183,25 @@ impl Index {
         slots.map(|slot| slot.partition.len()).sum()
     }
 
+    /// How many memories of a partition are loaded.
+    pub(super) fn rows_of(&self, key: &PartitionKey) -> usize {
+        self.slots.get(key).map_or(0, |slot| slot.partition.len())
+    }
+
+    /// One loaded partition.
+    pub(super) async fn partition(
+        &self,
+        key: &PartitionKey,
+        deadline: Instant,
+    ) -> Result<Arc<Partition>, SearchError> {
+        let slot = self.slot(key.clone());
+        let loaded = matches!(*slot.load.borrow(), Load::Done);
+        if !loaded {
+            Self::wait(&slot, deadline).await?;
+        }
+        Ok(Arc::clone(&slot.partition))
+    }
+
     /// Drops every partition.
     pub fn invalidate_all(&self) {
         self.slots.clear();

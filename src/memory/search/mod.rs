@@ -27,6 +27,7 @@ mod evidence;
 mod fusion;
 mod hot;
 mod index;
+mod near;
 pub mod standing;
 
 use std::borrow::Cow;
@@ -42,6 +43,7 @@ use crate::store::StoreError;
 pub use fusion::{Weights, search_partitions, search_weighted};
 pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
+pub use near::{Alike, Nearness};
 pub use partition::Partition;
 
 use terms::{Side, Term, fold, walk};

@@ -1,6 +1,7 @@
 //! The Prometheus metrics: every name, its labels and its meaning in one list.
 
 mod count;
+mod refinery;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use refinery::Refinery;
 
 /// Seconds, from 50 microseconds to 100 seconds.
 const SECONDS: [f64; 16] = [
@@ -48,6 +51,7 @@ labels! {
     ReasonOnly { reason }
     EventOnly { event }
     FamilyOnly { family }
+    KindResult { kind, result }
 }
 
 /// Which way tokens went.
@@ -111,7 +115,7 @@ pub struct Metrics {
     tokens: Family<DirectionOnly, Counter>,
     estimate_ratio: Family<FamilyOnly, Histogram, fn() -> Histogram>,
     taps_lost: Counter,
-    memory_writes: Family<ResultOnly, Counter>,
+    refinery: Refinery,
     epochs: Family<ReasonOnly, Counter>,
     session_events: Family<EventOnly, Counter>,
     prefix_broken: Counter,
@@ -153,7 +157,7 @@ impl Metrics {
             tokens: Family::default(),
             estimate_ratio: Family::new_with_constructor(ratios),
             taps_lost: Counter::default(),
-            memory_writes: Family::default(),
+            refinery: Refinery::default(),
             epochs: Family::default(),
             session_events: Family::default(),
             prefix_broken: Counter::default(),
@@ -246,11 +250,7 @@ impl Metrics {
             "Answers whose usage could not be read",
             self.taps_lost.clone(),
         );
-        r.register(
-            "memory_writes",
-            "Memory writes, by outcome",
-            self.memory_writes.clone(),
-        );
+        self.refinery.register(r);
         r.register(
             "session_epochs_rotated",
             "Frozen prefixes that were replaced, by reason",

@@ -10,7 +10,8 @@ use ibex::memory::PartitionKey;
 use ibex::seams::{Clock, SystemClock};
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{
-    AgentStatus, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore, NewDirective, OrgStatus,
+    AgentStatus, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore, NewDirective,
+    OrgStatus, RefineryStore,
 };
 use serde_json::json;
 
@@ -59,7 +60,7 @@ async fn memories_of_another_process_come_and_go() {
     written.content = "The ferry is painted green.".into();
     written.content_hash = ibex::memory::write::content_hash(&written.content);
     let new = written.id;
-    other.insert_memories(vec![written]).await.unwrap();
+    other.commit(vec![written].into()).await.unwrap();
     let green = new.to_string();
     until("the other's memory is found", async || {
         search(&client, "ferry painted green")
