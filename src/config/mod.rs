@@ -23,6 +23,7 @@ mod fault;
 
 mod auth;
 mod context;
+pub mod embedder;
 mod limits;
 mod memory;
 mod policy;
@@ -40,6 +41,7 @@ pub use validate::validate;
 
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
+pub use embedder::{EmbedderConfig, EmbedderKind};
 pub use limits::{LimitOverride, RateLimitConfig};
 pub use memory::MemoryConfig;
 pub use policy::{Effect, PolicyConfig, RuleConfig};
@@ -98,6 +100,8 @@ pub struct Config {
     pub session: SessionConfig,
     /// Memory limits.
     pub memory: MemoryConfig,
+    /// Text to vector.
+    pub embedder: EmbedderConfig,
 }
 
 #[cfg(test)]

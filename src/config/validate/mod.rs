@@ -2,6 +2,7 @@
 
 mod auth;
 mod context;
+mod embedder;
 mod limits;
 mod providers;
 
@@ -21,6 +22,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     context::context(&config.context, &mut faults);
     context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);
+    embedder::embedder(config, &mut faults);
     providers::providers(config, &mut faults);
     providers::models(config, &mut faults);
     providers::rules(&config.policy, &mut faults);

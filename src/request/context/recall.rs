@@ -37,7 +37,7 @@ pub async fn search(
         wall: began + PATIENCE,
         end: began + PATIENCE,
     };
-    let question = query(app, text, deadline).await;
+    let (question, _) = query(app, text, deadline).await;
     // Ranking may reorder and filters drop: candidates are found with room to spare.
     let candidates = if labels.is_empty() {
         limit.max(app.config.context.cold_limit)

@@ -145,6 +145,11 @@ impl Metrics {
         self.taps_lost.inc();
     }
 
+    /// Counts a question whose vector was asked for.
+    pub fn query_embedded(&self, result: &'static str) {
+        self.embeddings.get_or_create(&ResultOnly { result }).inc();
+    }
+
     /// Counts a memory write by outcome.
     pub fn memory_write(&self, result: &'static str) {
         self.memory_writes

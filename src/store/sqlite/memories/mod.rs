@@ -1,5 +1,6 @@
 //! Memories: what is written and what is asked. Every statement names organisation, agent and user.
 
+mod embeddings;
 mod row;
 
 use async_trait::async_trait;
