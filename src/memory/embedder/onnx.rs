@@ -13,7 +13,7 @@ use std::thread;
 use async_trait::async_trait;
 use moka::future::Cache;
 use rten::{Model, ModelOptions, NodeId, OpRegistry, RunOptions, ThreadPool, op_types as op};
-use rten_tensor::{Layout, NdTensor};
+use rten_tensor::{AsView, Layout, NdTensor};
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};

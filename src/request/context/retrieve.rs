@@ -14,6 +14,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
+use crate::auth::Scope;
 use crate::config::ContextConfig;
 use crate::memory::Memory;
 use crate::memory::embedder::EmbedError;
@@ -145,28 +146,22 @@ pub async fn retrieve(
         deadline.branch(settings.directive_timeout_ms)
     };
     let resolve = branch(directive_end, true, resolve);
-    // Only the memory branches wait for the question's vector, and their limits begin when it is there.
-    let recall = async {
-        let (query, embedding) = query(app, &question, deadline).await;
-        let asked = !query.is_empty();
-        let (hot_end, cold_end) = (
-            deadline.branch(settings.hot_timeout_ms),
-            deadline.branch(settings.cold_timeout_ms),
-        );
-        let hot = app.hot.hot(scope, &query, settings.hot_limit, hot_end);
-        let cold = app.cold.cold(scope, &query, settings.cold_limit, cold_end);
-        let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
-        (asked, embedding, hot, cold)
-    };
+    let recall = recall(app, scope, &question, deadline);
     let snapshot = app.hot.standing(scope, wanted.snapshot, deadline.wall);
     let snapshot = branch(deadline.wall, wanted.snapshot > 0, snapshot);
-    let (directive, snapshot, (asked, embedding, hot, cold)) =
-        tokio::join!(resolve, snapshot, recall);
+    let (directive, snapshot, recalled) = tokio::join!(resolve, snapshot, recall);
+    let Recalled {
+        asked,
+        embedding,
+        hot,
+        cold,
+    } = recalled;
     let known = directive.value.as_ref().is_some_and(Option::is_some);
+    let found = |branch: &Ended<Vec<Hit>>| branch.report(branch.value.as_ref().map_or(0, Vec::len));
     let mut branches = BTreeMap::from([
         ("directive", directive.report(usize::from(known))),
-        ("hot", hot.report(hot.value.as_ref().map_or(0, Vec::len))),
-        ("cold", cold.report(cold.value.as_ref().map_or(0, Vec::len))),
+        ("hot", found(&hot)),
+        ("cold", found(&cold)),
     ]);
     if wanted.snapshot > 0 {
         let hits = snapshot.value.as_ref().map_or(0, Vec::len);
@@ -188,6 +183,34 @@ pub async fn retrieve(
             members.retain(|memory| memory.partition.visible_to(scope));
             members
         }),
+    }
+}
+
+/// What the question brought.
+struct Recalled {
+    asked: bool,
+    embedding: Option<BranchReport>,
+    hot: Ended<Vec<Hit>>,
+    cold: Ended<Vec<Hit>>,
+}
+
+/// Asks both memory branches. Only they wait for the question's vector, and their limits begin when it is there.
+async fn recall(app: &App, scope: &Scope, question: &str, deadline: Deadline) -> Recalled {
+    let settings = &app.config.context;
+    let (query, embedding) = query(app, question, deadline).await;
+    let asked = !query.is_empty();
+    let (hot_end, cold_end) = (
+        deadline.branch(settings.hot_timeout_ms),
+        deadline.branch(settings.cold_timeout_ms),
+    );
+    let hot = app.hot.hot(scope, &query, settings.hot_limit, hot_end);
+    let cold = app.cold.cold(scope, &query, settings.cold_limit, cold_end);
+    let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
+    Recalled {
+        asked,
+        embedding,
+        hot,
+        cold,
     }
 }
 

@@ -131,6 +131,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases is one piece")]
     fn what_is_not_a_whole_answer_is_refused() {
         let cases = [
             ("<html>busy</html>", 1, None, "no list of embeddings"),
