@@ -57,6 +57,21 @@ pub(super) async fn follow(app: App) {
     }
 }
 
+impl App {
+    /// Learns from the store which partitions lack vectors of the configured embedder, so that the others are searched by it. Until then
+    /// the built-in embedder serves all. Returns how many memories of which partitions lack one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn know_spaces(&self) -> Result<Vec<(PartitionKey, u64)>, StoreError> {
+        let spaces = self.index.spaces();
+        let behind = self.store.unembedded_partitions(spaces.wanted()).await?;
+        spaces.set_behind(behind.iter().map(|(key, _)| key.clone()).collect());
+        self.index.respace();
+        Ok(behind)
+    }
+}
+
 /// One walk over everything that lacks a vector.
 struct Round<'a> {
     app: &'a App,
@@ -68,12 +83,9 @@ struct Round<'a> {
 
 impl<'a> Round<'a> {
     async fn begin(app: &'a App) -> Result<(), RoundError> {
-        let spaces = app.index.spaces();
-        let model = Arc::clone(spaces.wanted());
-        let behind = app.store.unembedded_partitions(&model).await?;
+        let model = Arc::clone(app.index.spaces().wanted());
+        let behind = app.know_spaces().await?;
         let total = behind.iter().map(|(_, count)| count).sum();
-        spaces.set_behind(behind.iter().map(|(key, _)| key.clone()).collect());
-        app.index.respace();
         let mut round = Self {
             app,
             model,

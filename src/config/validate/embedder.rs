@@ -11,9 +11,8 @@ const MOST_IN_A_BATCH: usize = 2_048;
 
 pub(super) fn embedder(config: &Config, faults: &mut Faults) {
     let embedder = &config.embedder;
-    match embedder.kind {
-        EmbedderKind::Http => http(embedder, config.env == Environment::Development, faults),
-        EmbedderKind::BuiltIn | EmbedderKind::Onnx => unused(embedder, faults),
+    if embedder.kind == EmbedderKind::Http {
+        http(embedder, config.env == Environment::Development, faults);
     }
     if embedder.kind == EmbedderKind::Onnx && !cfg!(feature = "onnx") {
         faults.add(
@@ -86,21 +85,32 @@ fn http(embedder: &EmbedderConfig, development: bool, faults: &mut Faults) {
     );
 }
 
-/// Whoever sets these means an http embedder.
-fn unused(embedder: &EmbedderConfig, faults: &mut Faults) {
+/// Keys that were written and mean nothing with this kind: probably `kind` was forgotten.
+pub(super) fn unused(embedder: &EmbedderConfig) -> Option<String> {
+    let (http, measured) = match embedder.kind {
+        EmbedderKind::Http => (true, true),
+        EmbedderKind::Onnx => (false, true),
+        EmbedderKind::BuiltIn => (false, false),
+    };
     let set = [
-        ("base_url", embedder.base_url.is_some()),
-        ("api_key", embedder.api_key.is_some()),
-        ("model", embedder.model.is_some()),
-        ("dimensions", embedder.dimensions.is_some()),
+        ("base_url", embedder.base_url.is_some() && !http),
+        ("api_key", embedder.api_key.is_some() && !http),
+        ("model", embedder.model.is_some() && !http),
+        ("dimensions", embedder.dimensions.is_some() && !http),
+        ("unrelated", embedder.unrelated.is_some() && !measured),
+        ("related", embedder.related.is_some() && !measured),
     ];
-    for (key, set) in set {
-        faults.require(
-            !set,
-            format!("embedder.{key}"),
-            "means something with kind = \"http\" only",
-        );
-    }
+    let unused: Vec<&str> = set
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(key, _)| *key)
+        .collect();
+    (!unused.is_empty()).then(|| {
+        format!(
+            "embedder.kind is another than the one for which these mean something: {}",
+            unused.join(", ")
+        )
+    })
 }
 
 fn calibration(embedder: &EmbedderConfig, faults: &mut Faults) {
@@ -120,11 +130,6 @@ fn calibration(embedder: &EmbedderConfig, faults: &mut Faults) {
             (-1.0..=1.0).contains(&value),
             format!("embedder.{key}"),
             "must be a cosine, between -1 and 1",
-        );
-        faults.require(
-            embedder.kind != EmbedderKind::BuiltIn,
-            format!("embedder.{key}"),
-            "is fixed for the built-in embedder",
         );
     }
     let low = embedder

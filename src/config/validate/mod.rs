@@ -44,6 +44,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    warnings.extend(embedder::unused(&config.embedder));
     warnings
 }
 

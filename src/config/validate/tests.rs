@@ -457,14 +457,9 @@ fn an_embedder_that_cannot_work_is_refused() {
             "is missing",
         ),
         (
-            "[embedder]\nbase_url = 'http://127.0.0.1:9'",
-            "embedder.base_url",
-            "kind = \"http\"",
-        ),
-        (
-            "[embedder]\nrelated = 0.9",
-            "embedder.related",
-            "fixed for the built-in",
+            "[embedder]\nunrelated = -1.5",
+            "embedder.unrelated",
+            "must be a cosine",
         ),
         (
             "env = 'production'\n[embedder]\nkind = 'http'\nmodel = 'm'\nbase_url = 'http://embed.test'",
@@ -472,6 +467,10 @@ fn an_embedder_that_cannot_work_is_refused() {
             "https outside development",
         ),
     ]);
+    let forgotten: Config =
+        toml::from_str("[embedder]\nbase_url = 'http://127.0.0.1:9'\nrelated = 0.9").unwrap();
+    let warnings = super::warnings(&forgotten).join("\n");
+    assert!(warnings.contains("base_url, related"), "{warnings}");
     if !cfg!(feature = "onnx") {
         let fault = only_fault("[embedder]\nkind = 'onnx'");
         assert!(fault.contains("--features onnx"), "{fault}");

@@ -306,7 +306,7 @@ async fn a_failing_branch_costs_its_own_memories_and_no_time() {
             );
             assert_eq!(
                 (elapsed, assembled.plan.branches.len()),
-                (Duration::ZERO, 3),
+                (Duration::ZERO, 4),
                 "{reason}"
             );
         }
