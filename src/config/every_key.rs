@@ -8,10 +8,10 @@ use crate::ids::OrgId;
 use crate::tokens::Family;
 
 use super::{
-    AuthConfig, AuthStyle, CaptureConfig, Config, ContextConfig, Effect, Environment, IssuerConfig,
-    KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig,
-    ProviderConfig, RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig,
-    StoreConfig, SystemRole, UpstreamConfig,
+    AuthConfig, AuthStyle, CaptureConfig, Config, ContextConfig, Effect, EmbedderConfig,
+    Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig,
+    ModelConfig, PolicyConfig, ProviderConfig, RateLimitConfig, RecallPlace, RuleConfig,
+    ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -42,6 +42,17 @@ pub(super) fn every_key() -> Config {
         session: SessionConfig::default(),
         memory: MemoryConfig::default(),
         capture: CaptureConfig::default(),
+        embedder: EmbedderConfig {
+            base_url: some_text(),
+            api_key: some_text(),
+            api_key_file: Some("key".into()),
+            model: some_text(),
+            dimensions: Some(1),
+            near_duplicate: Some(1.0),
+            unrelated: Some(0.0),
+            related: Some(1.0),
+            ..EmbedderConfig::default()
+        },
     }
 }
 

@@ -24,6 +24,7 @@ mod fault;
 mod auth;
 mod capture;
 mod context;
+pub mod embedder;
 mod limits;
 mod memory;
 mod policy;
@@ -42,6 +43,7 @@ pub use validate::validate;
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use capture::CaptureConfig;
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
+pub use embedder::{EmbedderConfig, EmbedderKind};
 pub use limits::{LimitOverride, RateLimitConfig};
 pub use memory::{ClassifierConfig, MemoryConfig, PiiConfig, Uncertain};
 pub use policy::{Effect, PolicyConfig, RuleConfig};
@@ -102,6 +104,8 @@ pub struct Config {
     pub memory: MemoryConfig,
     /// Memory from conversations.
     pub capture: CaptureConfig,
+    /// Text to vector.
+    pub embedder: EmbedderConfig,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! From the configuration as written to the one in use: secret files are read, and defaults that depend on other keys follow them.
 
 use super::fault::Fault;
-use super::{Config, ContextConfig, KeyConfig, Layout};
+use super::{Config, ContextConfig, EmbedderConfig, KeyConfig, Layout};
 
 /// Time kept for ranking, packing and formatting when `context.timeout_ms` follows `context.deadline_ms`, in milliseconds.
 const AFTER_RETRIEVAL_MS: u64 = 5;
@@ -18,6 +18,7 @@ pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec
             faults.extend(read_key_file(key, &format!("auth.issuers[{i}].keys[{k}]")));
         }
     }
+    faults.extend(read_embedder_key(&mut config.embedder));
     faults
 }
 
@@ -63,6 +64,24 @@ fn read_key_file(key: &mut KeyConfig, path: &str) -> Option<Fault> {
         }
         Err(error) => Some(Fault::new(
             format!("{path}.file"),
+            format!("the file cannot be read: {error}"),
+        )),
+    }
+}
+
+/// Puts the file's key where an inline one would stand. With an inline key as well, both are kept for the validation to refuse.
+fn read_embedder_key(embedder: &mut EmbedderConfig) -> Option<Fault> {
+    if embedder.api_key.is_some() {
+        return None;
+    }
+    match std::fs::read_to_string(embedder.api_key_file.as_ref()?) {
+        Ok(text) => {
+            embedder.api_key = Some(text.trim().to_owned());
+            embedder.api_key_file = None;
+            None
+        }
+        Err(error) => Some(Fault::new(
+            "embedder.api_key_file",
             format!("the file cannot be read: {error}"),
         )),
     }

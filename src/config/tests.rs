@@ -322,6 +322,24 @@ fn secret_files_are_read() {
 }
 
 #[test]
+fn the_embedders_key_may_lie_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    std::fs::write(&file, "sk-embed\n").unwrap();
+    let text = |file: &Path| {
+        format!(
+            "[embedder]\nkind = 'http'\nbase_url = 'http://127.0.0.1:9'\nmodel = 'm'\napi_key_file = '{}'\n",
+            file.display()
+        )
+    };
+    let embedder = load_text(&text(&file), &[]).unwrap().config.embedder;
+    assert_eq!(embedder.api_key.as_deref(), Some("sk-embed"));
+    assert!(!format!("{embedder:?}").contains("sk-embed"));
+    let message = refused(&text(&folder.path().join("none")));
+    assert_fault(&message, &["embedder.api_key_file", "cannot be read"]);
+}
+
+#[test]
 fn variables_win_over_the_file_and_nest() {
     let env = [
         ("IBEX_CONTEXT__DEADLINE_MS", "30"),

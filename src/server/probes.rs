@@ -45,7 +45,17 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     } else {
         "not_configured"
     };
-    let checks = json!({"store": {"status": store, "latency_ms": store_ms}, "provider": {"status": provider}});
+    // While vectors are missing everything is served, so it is no reason to be less than ready.
+    let embeddings = if app.metrics.memories_to_embed.get() > 0 {
+        "catching_up"
+    } else {
+        "ok"
+    };
+    let checks = json!({
+        "store": {"status": store, "latency_ms": store_ms},
+        "provider": {"status": provider},
+        "embeddings": {"status": embeddings},
+    });
     (
         code,
         axum::Json(json!({"status": status, "checks": checks})),

@@ -6,6 +6,7 @@
 pub mod sqlite;
 pub mod shared;
 pub mod keys;
+mod embeddings;
 mod files;
 mod refinery;
 mod sessions;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
+pub use embeddings::{EmbeddingStore, NewEmbedding, Unembedded};
 pub use refinery::{
     Committed, Decider, Draft, Edit, Edited, Effect, Escalation, EscalationStatus, LedgerEntry,
     LedgerKey, LedgerMember, LedgerOutcome, LedgerRow, Refined, RefineryStore, Relation,
@@ -215,11 +217,23 @@ pub trait ChangeFeed: Send + Sync {
 
 /// Everything durable.
 pub trait Store:
-    IdentityStore + DirectiveStore + MemoryStore + RefineryStore + SessionStore + ChangeFeed
+    IdentityStore
+    + DirectiveStore
+    + MemoryStore
+    + EmbeddingStore
+    + RefineryStore
+    + SessionStore
+    + ChangeFeed
 {
 }
 
 impl<T> Store for T where
-    T: IdentityStore + DirectiveStore + MemoryStore + RefineryStore + SessionStore + ChangeFeed
+    T: IdentityStore
+        + DirectiveStore
+        + MemoryStore
+        + EmbeddingStore
+        + RefineryStore
+        + SessionStore
+        + ChangeFeed
 {
 }

@@ -17,4 +17,5 @@ mod cli;
 mod request_path;
 mod context;
 mod memory_write;
+mod embedder;
 mod server;

@@ -9,6 +9,7 @@ use crate::config::SessionConfig;
 use crate::request::context::sticky::{Flights, Renderings};
 use crate::session::SessionSecret;
 use crate::store::Store;
+use crate::store::keys::ServerKeys;
 use crate::store::shared::{InProcess, SessionCache};
 use crate::telemetry::Metrics;
 
@@ -38,7 +39,7 @@ impl Sessions {
     /// Sessions over `store`; with another cache than the process's own where one is given.
     pub(super) fn new(
         settings: &SessionConfig,
-        secret: SessionSecret,
+        keys: &ServerKeys,
         store: Arc<dyn Store>,
         other: Option<Arc<dyn SessionCache>>,
     ) -> Self {
@@ -52,7 +53,7 @@ impl Sessions {
         Self {
             cache: cache.unwrap_or_else(|| Arc::new(InProcess::new(settings))),
             in_process,
-            secret,
+            secret: SessionSecret::new(keys.session.as_bytes()),
             flights: Flights::default(),
             renderings: Renderings::default(),
             states: States::new(Arc::clone(&store)),

@@ -2,6 +2,7 @@
 
 mod auth;
 mod context;
+mod embedder;
 mod limits;
 mod providers;
 
@@ -22,6 +23,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);
     context::capture(&config.capture, &mut faults);
+    embedder::embedder(config, &mut faults);
     providers::providers(config, &mut faults);
     providers::models(config, &mut faults);
     providers::rules(&config.policy, &mut faults);
@@ -43,6 +45,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    warnings.extend(embedder::unused(&config.embedder));
     warnings
 }
 

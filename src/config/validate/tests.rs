@@ -409,3 +409,70 @@ fn a_loopback_key_set_is_for_development_only() {
     config.env = Environment::Production;
     assert_eq!(validate(&config).len(), 1);
 }
+
+/// An http embedder that could be asked, with more lines.
+fn embedder(lines: &str) -> String {
+    format!("[embedder]\nkind = 'http'\nbase_url = 'http://127.0.0.1:9'\nmodel = 'm'\n{lines}")
+}
+
+#[test]
+fn an_embedder_that_cannot_work_is_refused() {
+    let whole: Config = toml::from_str(&embedder("")).unwrap();
+    assert_eq!(validate(&whole), []);
+    let with = [
+        embedder("api_key = 'a b'"),
+        embedder("dimensions = 0"),
+        embedder("batch = 0"),
+        embedder("max_chars = 0"),
+        embedder("timeout_ms = 0"),
+        embedder("document_timeout_ms = 5"),
+        embedder("near_duplicate = 1.5"),
+        embedder("unrelated = 0.8"),
+        embedder("related = nan"),
+    ];
+    let expected = [
+        ("embedder.api_key", "no header can carry"),
+        ("embedder.dimensions", "between 1 and"),
+        ("embedder.batch", "between 1 and 2048"),
+        ("embedder.max_chars", "nothing to embed"),
+        ("embedder.timeout_ms", "no time"),
+        ("embedder.document_timeout_ms", "not be below"),
+        ("embedder.near_duplicate", "at most 1"),
+        ("embedder.related", "above embedder.unrelated"),
+    ];
+    for (text, (key, reason)) in with.iter().zip(expected) {
+        assert_only(&[(text, key, reason)]);
+    }
+    let nan: Config = toml::from_str(&with[8]).unwrap();
+    assert!(!validate(&nan).is_empty());
+    assert_only(&[
+        (
+            "[embedder]\nkind = 'http'\nmodel = 'm'",
+            "embedder.base_url",
+            "is missing",
+        ),
+        (
+            "[embedder]\nkind = 'http'\nbase_url = 'http://127.0.0.1:9'",
+            "embedder.model",
+            "is missing",
+        ),
+        (
+            "[embedder]\nunrelated = -1.5",
+            "embedder.unrelated",
+            "must be a cosine",
+        ),
+        (
+            "env = 'production'\n[embedder]\nkind = 'http'\nmodel = 'm'\nbase_url = 'http://embed.test'",
+            "embedder.base_url",
+            "https outside development",
+        ),
+    ]);
+    let forgotten: Config =
+        toml::from_str("[embedder]\nbase_url = 'http://127.0.0.1:9'\nrelated = 0.9").unwrap();
+    let warnings = super::warnings(&forgotten).join("\n");
+    assert!(warnings.contains("base_url, related"), "{warnings}");
+    if !cfg!(feature = "onnx") {
+        let fault = only_fault("[embedder]\nkind = 'onnx'");
+        assert!(fault.contains("--features onnx"), "{fault}");
+    }
+}

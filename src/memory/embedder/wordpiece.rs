@@ -41,6 +41,12 @@ impl WordPiece {
         }
     }
 
+    /// The id of an entry, such as `[CLS]`.
+    #[cfg(feature = "onnx")]
+    pub(super) fn id(&self, entry: &str) -> Option<u32> {
+        self.starts.get(entry).copied()
+    }
+
     /// Calls `sink` with the ids of the first `max_words` whitespace-separated words of `text`.
     pub(super) fn ids(&self, text: &str, max_words: usize, mut sink: impl FnMut(u32)) {
         let mut token = String::with_capacity(32);

@@ -9,6 +9,7 @@ use crate::ids::MemoryId;
 use crate::memory::{Memory, Status};
 
 use super::hot::HotMembers;
+use super::space::Space;
 use super::terms::{Side, Term, fold, terms};
 use super::vectors::{cosine, quantise};
 
@@ -66,11 +67,11 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Analyses `memory`. A vector of another model than `model` is left out: it can be compared with nothing here.
-    pub(super) fn new(memory: Arc<Memory>, model: &str) -> Self {
+    /// Analyses `memory`. A vector of another space is left out: it can be compared with nothing here.
+    pub(super) fn new(memory: Arc<Memory>, space: &Space) -> Self {
         let (mut bytes, mut scale) = (Vec::new(), 0.0);
-        if let Some(embedding) = memory.embedding.as_ref().filter(|e| &*e.model == model) {
-            scale = quantise(&embedding.vector, &mut bytes);
+        if let Some(vector) = space.vector(&memory) {
+            scale = quantise(&vector, &mut bytes);
         }
         let terms = if memory.status == Status::Active {
             terms(&memory.content, Side::Document)

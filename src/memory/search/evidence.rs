@@ -2,7 +2,9 @@
 //!
 //! Fitted by logistic regression: questions asked of the dialogue they are about, against the same questions asked of another one, names
 //! masked. The cosine of a static embedding says little there, for any two everyday texts are somewhat alike; rare words that match say
-//! most.
+//! most. What a cosine counts belongs to the embedder that made it.
+
+use crate::memory::embedder::Calibration;
 
 /// The raw features of a match.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,21 +17,29 @@ pub(super) struct Evidence {
     pub(super) mass: f32,
     /// Natural logarithm of one more than the memories that were compared.
     pub(super) log_among: f32,
+    /// What the cosine means.
+    pub(super) calibration: Calibration,
 }
-
-/// The cosine that chance does not reach among one memory, and how it grows with the logarithm of their number: the best of many
-/// unrelated texts is always somewhat alike. Above it likeness counts without a common word.
-const LIKENESS: f32 = 0.60;
-const LIKENESS_GROWTH: f32 = 0.04;
-const LIKENESS_STEEPNESS: f32 = 12.0;
 
 /// Flattens the odds, so that relevance stays graded where the fit is nearly certain.
 const FLATTENING: f32 = 0.4;
 
 impl Evidence {
-    /// The strongest of each feature.
-    pub(super) fn best_of(all: impl Iterator<Item = Self>) -> Self {
+    /// The belief in a whole recall, 0 to 1: of the strongest of each feature. Cosines of two models are not compared, so each model's
+    /// matches are judged for themselves, and the stronger judgement counts.
+    pub(super) fn belief_of_all(all: impl Iterator<Item = Self> + Clone) -> f32 {
+        let first = all.clone().next().unwrap_or_default().calibration;
+        let (one, other) = (
+            Self::best_of(all.clone().filter(|e| e.calibration == first)),
+            Self::best_of(all.filter(|e| e.calibration != first)),
+        );
+        one.belief().max(other.belief())
+    }
+
+    /// The strongest of each feature of matches by one model.
+    fn best_of(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |best, next| Self {
+            calibration: next.calibration,
             similarity: best
                 .similarity
                 .into_iter()
@@ -45,17 +55,30 @@ impl Evidence {
     pub(super) fn log_odds(&self) -> f32 {
         match self.similarity {
             Some(similarity) => {
-                let likeness =
-                    LIKENESS_STEEPNESS * (similarity - LIKENESS - LIKENESS_GROWTH * self.log_among);
-                likeness
-                    .max(2.67 * similarity + 4.76 * self.coverage + 1.71 * self.mass.ln_1p() - 7.70)
+                let Calibration {
+                    likeness,
+                    likeness_growth,
+                    likeness_steepness,
+                    cosine,
+                    coverage,
+                    mass,
+                    bias,
+                    near_duplicate: _,
+                } = self.calibration;
+                let alike =
+                    likeness_steepness * (similarity - likeness - likeness_growth * self.log_among);
+                let sum = cosine * similarity
+                    + coverage * self.coverage
+                    + mass * self.mass.ln_1p()
+                    + bias;
+                alike.max(sum)
             }
             None => 4.92 * self.coverage + 1.77 * self.mass.ln_1p() - 6.05,
         }
     }
 
-    /// The belief in a whole recall, 0 to 1.
-    pub(super) fn belief(&self) -> f32 {
+    /// The belief in this match, 0 to 1.
+    fn belief(&self) -> f32 {
         belief(self.log_odds())
     }
 }
@@ -75,7 +98,7 @@ fn logistic(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Evidence, alone};
+    use super::{Calibration, Evidence, alone};
 
     #[test]
     fn rare_words_that_match_are_believed_and_a_vague_likeness_is_not() {
@@ -84,12 +107,14 @@ mod tests {
             coverage: 0.6,
             mass: 8.0,
             log_among: 6.2,
+            calibration: Calibration::BUILT_IN,
         };
         let vague = Evidence {
             similarity: Some(0.6),
             coverage: 0.1,
             mass: 1.0,
             log_among: 6.2,
+            calibration: Calibration::BUILT_IN,
         };
         assert!(note.belief() > 0.65 && alone(note.log_odds()) > 0.4);
         assert!(vague.belief() < 0.4 && alone(vague.log_odds()) < 0.15);

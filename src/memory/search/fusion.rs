@@ -249,6 +249,7 @@ impl Search<'_> {
             coverage: hit.coverage.max(terms.share(pair.mass)),
             mass: lexical.mass,
             log_among: terms.log_documents,
+            calibration: pass.calibration,
         };
         Some(Found {
             sum: candidate.sum,
@@ -315,7 +316,7 @@ struct Found {
 /// Turns sums into relevances: each is its share of the best sum, times the belief that this query has an answer here.
 fn calibrated(found: Vec<Found>) -> Vec<Hit> {
     let best = found.first().map_or(0.0, |first| first.sum);
-    let belief = Evidence::best_of(found.iter().take(JUDGED).map(|found| found.evidence)).belief();
+    let belief = Evidence::belief_of_all(found.iter().take(JUDGED).map(|found| found.evidence));
     let relevance = |sum: f32| {
         if best > 0.0 {
             (belief * sum / best).clamp(0.0, 1.0)

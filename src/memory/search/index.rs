@@ -19,13 +19,13 @@ use crate::store::{MemoryStore, StoreError};
 use crate::tasks::Tasks;
 
 use super::fusion::search_partitions;
-use super::{BranchError, ColdBranch, Hit, Partition, Query, SearchError};
+use super::{BranchError, ColdBranch, Hit, Partition, Query, SearchError, Spaces};
 
 /// What an index is made of.
 #[derive(Debug, Clone)]
 pub struct IndexSettings {
-    /// The embedder whose vectors are compared.
-    pub model: Arc<str>,
+    /// Which partitions are compared by the configured embedder's vectors.
+    pub spaces: Arc<Spaces>,
     /// Members of a partition's hot set.
     pub hot_set_size: usize,
     /// Scopes up to this many memories are searched on the request's own thread.
@@ -33,11 +33,11 @@ pub struct IndexSettings {
 }
 
 impl IndexSettings {
-    /// The settings of `[memory]` for the vectors of `model`.
+    /// The settings of `[memory]` where every memory has a vector of `model`.
     #[must_use]
     pub fn new(model: impl Into<Arc<str>>, config: &MemoryConfig) -> Self {
         Self {
-            model: model.into(),
+            spaces: Arc::new(Spaces::complete(model.into())),
             hot_set_size: config.hot_set_size,
             inline_search_rows: config.inline_search_rows,
         }
@@ -146,6 +146,32 @@ impl Index {
     /// while its memories are still being read.
     pub fn warm(&self, partition: &PartitionKey) {
         self.slot(partition.clone());
+    }
+
+    /// Which partitions are compared by what.
+    #[must_use]
+    pub fn spaces(&self) -> &Spaces {
+        &self.settings.spaces
+    }
+
+    /// Loads again the partitions in memory that lie in another space than they should by now.
+    pub fn respace(&self) {
+        let held: Vec<PartitionKey> = self.slots.iter().map(|slot| slot.key().clone()).collect();
+        held.iter()
+            .for_each(|partition| self.respace_one(partition));
+    }
+
+    /// [`Self::respace`] of one partition.
+    pub fn respace_one(&self, partition: &PartitionKey) {
+        let wanted = self.settings.spaces.of(partition);
+        let misplaced = self
+            .slots
+            .get(partition)
+            .is_some_and(|slot| slot.partition.model() != wanted.model());
+        if misplaced {
+            self.invalidate(partition);
+            self.warm(partition);
+        }
     }
 
     /// Removes a forgotten memory: after this no search that starts returns it.
@@ -285,11 +311,9 @@ impl Index {
         let mut first = false;
         let slot = Arc::clone(&self.slots.entry(key.clone()).or_insert_with(|| {
             first = true;
-            let partition = Arc::new(Partition::new(
-                key,
-                Arc::clone(&self.settings.model),
-                self.settings.hot_set_size,
-            ));
+            let space = self.settings.spaces.of(&key);
+            let partition = Partition::within(key, space, self.settings.hot_set_size);
+            let partition = Arc::new(partition);
             Arc::new(Slot {
                 partition,
                 load: watch::Sender::new(Load::Running),

@@ -6,6 +6,7 @@
 //! ```text
 //! terms, stems,       text and vectors in comparable form
 //! vectors
+//! space              which model's vectors a partition is compared by
 //! columns            the memories of a partition, and how they change
 //! partition          the lock around them: a pass holds it for one chunk at a time
 //! pass               one query over one partition: cosines and term scores of every row
@@ -18,6 +19,7 @@ mod terms;
 mod stop_words;
 mod stems;
 mod vectors;
+mod space;
 mod columns;
 mod compaction;
 mod partition;
@@ -38,6 +40,7 @@ use tokio::time::Instant;
 
 use crate::auth::Scope;
 use crate::memory::Memory;
+use crate::memory::embedder::{Calibration, StaticMiniLm, static_minilm};
 use crate::store::StoreError;
 
 pub use fusion::{Weights, search_partitions, search_weighted};
@@ -45,6 +48,7 @@ pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
 pub use near::{Alike, Nearness};
 pub use partition::Partition;
+pub use space::Spaces;
 
 use terms::{Side, Term, fold, walk};
 use vectors::QueryVector;
@@ -100,12 +104,34 @@ struct Prepared {
     words: OnceLock<Vec<Term>>,
     vector: Option<QueryVector>,
     model: Arc<str>,
+    /// What the cosines of `vector` mean.
+    calibration: Calibration,
+    /// The built-in embedder's vector, made when a partition asks that lies in its space although another one is configured.
+    built_in: OnceLock<Option<QueryVector>>,
+}
+
+/// A query vector, and what its cosines mean.
+#[derive(Debug, Clone, Copy)]
+struct Compared<'a> {
+    vector: &'a QueryVector,
+    calibration: Calibration,
 }
 
 impl Query {
     /// Prepares `text` (see [`query_text`]). Without a vector the search is lexical only. `model` made the vector.
     #[must_use]
     pub fn new(text: &str, vector: Option<&[f32]>, model: Arc<str>) -> Self {
+        Self::calibrated(text, vector, model, Calibration::BUILT_IN)
+    }
+
+    /// [`Self::new`] for a model of which it is known what its cosines mean.
+    #[must_use]
+    pub fn calibrated(
+        text: &str,
+        vector: Option<&[f32]>,
+        model: Arc<str>,
+        calibration: Calibration,
+    ) -> Self {
         let mut distinct: Vec<(Term, f32)> = Vec::new();
         walk(text, Side::Query, &mut |text| {
             let term = Term::of(text);
@@ -126,6 +152,8 @@ impl Query {
             words: OnceLock::new(),
             vector: vector.and_then(QueryVector::new),
             model,
+            calibration,
+            built_in: OnceLock::new(),
         }))
     }
 
@@ -146,8 +174,23 @@ impl Query {
     }
 
     /// The vector, where it can be compared with vectors of `model`.
-    fn vector_for(&self, model: &str) -> Option<&QueryVector> {
-        self.0.vector.as_ref().filter(|_| &*self.0.model == model)
+    fn vector_for(&self, model: &str) -> Option<Compared<'_>> {
+        let asked = &*self.0;
+        let (vector, calibration) = if &*asked.model == model {
+            (asked.vector.as_ref(), asked.calibration)
+        } else if model == static_minilm::MODEL {
+            let vector = asked.built_in.get_or_init(|| {
+                let built_in = StaticMiniLm::shared();
+                QueryVector::new(&built_in.embed_one(&asked.text))
+            });
+            (vector.as_ref(), Calibration::BUILT_IN)
+        } else {
+            (None, Calibration::BUILT_IN)
+        };
+        vector.map(|vector| Compared {
+            vector,
+            calibration,
+        })
     }
 }
 

@@ -29,18 +29,21 @@ pub struct Nearness {
 }
 
 impl Index {
-    /// For each vector of this index's model the memories of the partition that are alike, most alike first. Late questions stay without
-    /// an answer; how many have one is told.
+    /// For each vector of `model` the memories of the partition that are alike, most alike first. Late questions stay without an answer, and
+    /// so do all where the partition is not searched by that model; how many have one is told.
     ///
     /// # Errors
     /// When the partition is not loaded by the deadline.
     pub async fn alike(
         &self,
         key: &PartitionKey,
-        vectors: &[Arc<[f32]>],
+        (model, vectors): (&str, &[Arc<[f32]>]),
         asked: Nearness,
     ) -> Result<(Vec<Vec<Alike>>, usize), SearchError> {
         let partition = self.partition(key, asked.deadline).await?;
+        if partition.model() != model {
+            return Ok((vec![Vec::new(); vectors.len()], 0));
+        }
         let questions: Vec<Option<QueryVector>> =
             vectors.iter().map(|v| QueryVector::new(v)).collect();
         let work = move || nearest(&partition, &questions, asked);

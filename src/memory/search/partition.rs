@@ -10,6 +10,7 @@ use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 
 use super::columns::{Columns, Prepared};
+use super::space::Space;
 
 /// Rows a reader handles between two looks at the deadline: 2 MB of vectors, well under half a millisecond.
 pub(super) const CHUNK_ROWS: usize = 8_192;
@@ -35,7 +36,7 @@ pub(super) fn in_time(deadline: Instant) -> Result<(), Interrupted> {
 #[derive(Debug)]
 pub struct Partition {
     key: PartitionKey,
-    model: Arc<str>,
+    space: Space,
     columns: RwLock<Columns>,
 }
 
@@ -43,9 +44,14 @@ impl Partition {
     /// An empty partition whose vectors are those of `model`, with room for `hot` members in its hot set.
     #[must_use]
     pub fn new(key: PartitionKey, model: Arc<str>, hot: usize) -> Self {
+        Self::within(key, Space::Stored(model), hot)
+    }
+
+    /// An empty partition in `space`.
+    pub(super) fn within(key: PartitionKey, space: Space, hot: usize) -> Self {
         Self {
             key,
-            model,
+            space,
             columns: RwLock::new(Columns::new(hot)),
         }
     }
@@ -72,7 +78,7 @@ impl Partition {
     pub fn upsert(&self, memory: Arc<Memory>) {
         // A use or a vote is by far the most common change; the text of others is analysed outside the lock.
         if memory.partition == self.key && !self.columns.write().update(&memory) {
-            let prepared = Prepared::new(memory, &self.model);
+            let prepared = Prepared::new(memory, &self.space);
             self.columns.write().upsert(prepared);
         }
     }
@@ -83,7 +89,7 @@ impl Partition {
     }
 
     pub(super) fn model(&self) -> &str {
-        &self.model
+        self.space.model()
     }
 
     /// Reads without a deadline: for work that is small whatever the partition's size.

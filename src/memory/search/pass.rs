@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Query;
+use crate::memory::embedder::Calibration;
+
 use super::columns::{Columns, NONE, Posting, Postings, Row};
 use super::partition::{CHUNK_ROWS, Interrupted, Partition, in_time};
 use super::terms::Term;
+use super::{Compared, Query};
 
 /// BM25's saturation and length normalisation (the usual values).
 pub(super) const K1: f32 = 1.2;
@@ -112,6 +114,8 @@ pub(super) struct Pass {
     pub(super) rows: usize,
     /// Whether any row is a dialogue turn.
     pub(super) dialogue: bool,
+    /// What the cosines mean.
+    pub(super) calibration: Calibration,
     /// Cosines; empty without a comparable query vector.
     pub(super) cosines: Vec<f32>,
     /// Cosines of the previous turn and this one together; empty without dialogue.
@@ -136,15 +140,20 @@ impl Pass {
             generation,
             rows,
             dialogue,
+            calibration: Calibration::BUILT_IN,
             cosines: Vec::new(),
             pair_cosines: Vec::new(),
             lexical: vec![Lexical::default(); rows],
             pair_lexical: vec![Lexical::default(); if dialogue { rows } else { 0 }],
         };
-        if let Some(vector) = query
+        if let Some(Compared {
+            vector,
+            calibration,
+        }) = query
             .vector_for(partition.model())
-            .filter(|v| v.dimensions() == dimensions)
+            .filter(|c| c.vector.dimensions() == dimensions)
         {
+            pass.calibration = calibration;
             pass.cosines.reserve_exact(rows);
             partition.chunks(generation, rows, deadline, |columns, range| {
                 let bytes = columns

@@ -18,7 +18,7 @@ use super::pass::{K1, Pass, TermWeights};
 use super::scale::Scale;
 use super::{
     ColdBranch, Hit, HotBranch, HotSet, Index, IndexSettings, Partition, Query, SearchError,
-    Weights, query_text, search_partitions,
+    Spaces, Weights, query_text, search_partitions,
 };
 use crate::auth::Scope;
 use crate::ids::{AgentId, MemoryId, OrgId};
@@ -99,7 +99,12 @@ fn memory(key: &PartitionKey, content: &str) -> Memory {
     }
 }
 
-fn embedded(key: &PartitionKey, content: &str, vector: &[f32], model: &str) -> Memory {
+pub(in crate::memory::search) fn embedded(
+    key: &PartitionKey,
+    content: &str,
+    vector: &[f32],
+    model: &str,
+) -> Memory {
     Memory {
         embedding: Some(Embedding {
             model: model.into(),
@@ -643,7 +648,7 @@ impl MemoryStore for Shelf {
 
 fn index(store: &Arc<Shelf>, inline_search_rows: usize) -> Index {
     let settings = IndexSettings {
-        model: MODEL.into(),
+        spaces: Arc::new(Spaces::complete(MODEL.into())),
         hot_set_size: 4,
         inline_search_rows,
     };

@@ -9,10 +9,6 @@ use crate::tokens::TokenCounts;
 
 use super::{Batch, WriteError};
 
-/// Texts that are embedded without a pause. Embedding is CPU work on a thread that requests run on: eight texts of the greatest length
-/// are a fraction of what a whole batch may be.
-const AT_ONCE: usize = 8;
-
 pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let texts: Vec<Arc<str>> = batch
         .going()
@@ -38,10 +34,10 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     }
 }
 
-/// The vectors of all texts, in order. Between pieces others get the thread.
+/// The vectors of all texts, in order, in pieces of the size that suits the embedder. Between pieces others get the thread.
 async fn embed(app: &App, texts: &[Arc<str>]) -> Result<Vec<Vec<f32>>, EmbedError> {
     let mut vectors = Vec::with_capacity(texts.len());
-    for piece in texts.chunks(AT_ONCE) {
+    for piece in texts.chunks(app.embedder.batch().max(1)) {
         if !vectors.is_empty() {
             tokio::task::yield_now().await;
         }

@@ -14,8 +14,6 @@ use crate::memory::search::Nearness;
 
 use super::Batch;
 
-/// Cosines above this one make a near duplicate (contract, section 12).
-const ABOVE: f32 = 0.92;
 /// Most near duplicates of one memory (contract, section 12).
 const MOST: usize = 10;
 /// How long one memory may wait for the comparison, its partition's load included.
@@ -52,11 +50,13 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         return;
     }
     let asked = Nearness {
-        above: ABOVE,
+        // Each model has its own scale; for the built-in one the contract's 0.92 (section 12).
+        above: app.embedder.calibration().near_duplicate,
         most: MOST,
         deadline: Instant::now() + PATIENCE + SHARE.saturating_mul(further),
     };
-    let found = match app.index.alike(&batch.partition, &vectors, asked).await {
+    let question = (app.embedder.model(), &*vectors);
+    let found = match app.index.alike(&batch.partition, question, asked).await {
         Ok((found, answered)) => {
             app.metrics.near_dedup(answered, vectors.len() - answered);
             found

@@ -263,7 +263,7 @@ pub struct ContextPlan {
     pub reason: Option<String>,
     /// Where injected text goes.
     pub layout: crate::config::Layout,
-    /// The three branches by name.
+    /// The branches by name, and the question's vector as `embedding`.
     pub branches: BTreeMap<&'static str, BranchReport>,
     /// The budget.
     pub budget: Budget,

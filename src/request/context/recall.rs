@@ -110,7 +110,7 @@ pub async fn search(
         wall: began + PATIENCE,
         end: began + PATIENCE,
     };
-    let question = query(app, asked.text, deadline).await;
+    let (question, _) = query(app, asked.text, deadline).await;
     // Ranking may reorder and filters drop: candidates are found with room to spare.
     let candidates = if asked.filter.is_open() {
         asked.limit.max(app.config.context.cold_limit)

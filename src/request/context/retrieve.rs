@@ -14,8 +14,10 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
+use crate::auth::Scope;
 use crate::config::ContextConfig;
 use crate::memory::Memory;
+use crate::memory::embedder::EmbedError;
 use crate::memory::search::{BranchError, Hit, Query, query_text};
 use crate::request::resolution::directive::Lookup;
 use crate::store::DirectiveVersion;
@@ -144,31 +146,28 @@ pub async fn retrieve(
         deadline.branch(settings.directive_timeout_ms)
     };
     let resolve = branch(directive_end, true, resolve);
-    // Only the memory branches wait for the question's vector, and their limits begin when it is there.
-    let recall = async {
-        let query = query(app, &question, deadline).await;
-        let asked = !query.is_empty();
-        let (hot_end, cold_end) = (
-            deadline.branch(settings.hot_timeout_ms),
-            deadline.branch(settings.cold_timeout_ms),
-        );
-        let hot = app.hot.hot(scope, &query, settings.hot_limit, hot_end);
-        let cold = app.cold.cold(scope, &query, settings.cold_limit, cold_end);
-        let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
-        (asked, hot, cold)
-    };
+    let recall = recall(app, scope, &question, deadline);
     let snapshot = app.hot.standing(scope, wanted.snapshot, deadline.wall);
     let snapshot = branch(deadline.wall, wanted.snapshot > 0, snapshot);
-    let (directive, snapshot, (asked, hot, cold)) = tokio::join!(resolve, snapshot, recall);
-    let mut branches = BTreeMap::new();
+    let (directive, snapshot, recalled) = tokio::join!(resolve, snapshot, recall);
+    let Recalled {
+        asked,
+        embedding,
+        hot,
+        cold,
+    } = recalled;
+    let known = directive.value.as_ref().is_some_and(Option::is_some);
+    let found = |branch: &Ended<Vec<Hit>>| branch.report(branch.value.as_ref().map_or(0, Vec::len));
+    let mut branches = BTreeMap::from([
+        ("directive", directive.report(usize::from(known))),
+        ("hot", found(&hot)),
+        ("cold", found(&cold)),
+    ]);
     if wanted.snapshot > 0 {
         let hits = snapshot.value.as_ref().map_or(0, Vec::len);
         branches.insert("snapshot", snapshot.report(hits));
     }
-    let known = directive.value.as_ref().is_some_and(Option::is_some);
-    branches.insert("directive", directive.report(usize::from(known)));
-    branches.insert("hot", hot.report(hot.value.as_ref().map_or(0, Vec::len)));
-    branches.insert("cold", cold.report(cold.value.as_ref().map_or(0, Vec::len)));
+    branches.extend(embedding.map(|report| ("embedding", report)));
     let mut hits = hot.value.unwrap_or_default();
     hits.extend(cold.value.unwrap_or_default());
     // Branches answer only for the scope they were given; this is the check that does not trust them.
@@ -187,26 +186,67 @@ pub async fn retrieve(
     }
 }
 
-/// The question, embedded once. Without a vector the search is lexical.
-pub(super) async fn query(app: &App, question: &str, deadline: Deadline) -> Query {
+/// What the question brought.
+struct Recalled {
+    asked: bool,
+    embedding: Option<BranchReport>,
+    hot: Ended<Vec<Hit>>,
+    cold: Ended<Vec<Hit>>,
+}
+
+/// Asks both memory branches. Only they wait for the question's vector, and their limits begin when it is there.
+async fn recall(app: &App, scope: &Scope, question: &str, deadline: Deadline) -> Recalled {
+    let settings = &app.config.context;
+    let (query, embedding) = query(app, question, deadline).await;
+    let asked = !query.is_empty();
+    let (hot_end, cold_end) = (
+        deadline.branch(settings.hot_timeout_ms),
+        deadline.branch(settings.cold_timeout_ms),
+    );
+    let hot = app.hot.hot(scope, &query, settings.hot_limit, hot_end);
+    let cold = app.cold.cold(scope, &query, settings.cold_limit, cold_end);
+    let (hot, cold) = tokio::join!(branch(hot_end, asked, hot), branch(cold_end, asked, cold));
+    Recalled {
+        asked,
+        embedding,
+        hot,
+        cold,
+    }
+}
+
+/// The question, embedded once, and how that ended; nothing when there is no question. Without a vector the search is lexical.
+pub(super) async fn query(
+    app: &App,
+    question: &str,
+    deadline: Deadline,
+) -> (Query, Option<BranchReport>) {
     let text = query_text(question);
     let model: Arc<str> = app.embedder.model().into();
     if text.trim().is_empty() {
-        return Query::new("", None, model);
+        return (Query::new("", None, model), None);
     }
+    let began = Instant::now();
     // Half of the wall: a slow embedder must leave the branches time to search by words.
     let half = deadline.began + deadline.wall.duration_since(deadline.began) / 2;
-    let texts = [&*text];
-    let embedding = AssertUnwindSafe(app.embedder.embed(&texts)).catch_unwind();
-    let vector = match timeout_at(half, embedding).await {
-        Ok(Ok(Ok(mut vectors))) => vectors.pop(),
-        Ok(Ok(Err(_))) | Err(_) => None,
+    let embedding = AssertUnwindSafe(app.embedder.embed_query(&text, half)).catch_unwind();
+    let (vector, outcome) = match timeout_at(half, embedding).await {
+        Ok(Ok(Ok(vector))) => (Some(vector), Outcome::Ok),
+        Err(_) | Ok(Ok(Err(EmbedError::TIMEOUT))) => (None, Outcome::Timeout),
+        Ok(Ok(Err(_))) => (None, Outcome::Error),
         Ok(Err(_)) => {
             tracing::error!("the embedder panicked");
-            None
+            (None, Outcome::Error)
         }
     };
-    Query::new(&text, vector.as_deref(), model)
+    app.metrics.query_embedded(outcome.as_str());
+    let calibration = app.embedder.calibration();
+    let query = Query::calibrated(&text, vector.as_deref(), model, calibration);
+    let report = BranchReport {
+        outcome,
+        ms: began.elapsed().as_secs_f64() * 1_000.0,
+        hits: 0,
+    };
+    (query, Some(report))
 }
 
 /// How one branch ended.

@@ -144,6 +144,11 @@ impl Metrics {
     pub fn tap_lost(&self) {
         self.taps_lost.inc();
     }
+
+    /// Counts a question whose vector was asked for.
+    pub fn query_embedded(&self, result: &'static str) {
+        self.embeddings.get_or_create(&ResultOnly { result }).inc();
+    }
 }
 
 /// A closed set: the codes that occur by name, everything else by class.

@@ -126,6 +126,9 @@ pub struct Metrics {
     pub answers_open: Gauge,
     /// Bytes of request bodies held now.
     pub bytes_in_flight: Gauge,
+    /// Memories that lack a vector of the configured embedder.
+    pub memories_to_embed: Gauge,
+    embeddings: Family<ResultOnly, Counter>,
 }
 
 impl Default for Metrics {
@@ -166,6 +169,8 @@ impl Metrics {
             lane_bytes: Gauge::default(),
             answers_open: Gauge::default(),
             bytes_in_flight: Gauge::default(),
+            memories_to_embed: Gauge::default(),
+            embeddings: Family::default(),
         };
         this.register();
         this
@@ -290,6 +295,16 @@ impl Metrics {
             "request_bytes_in_flight",
             "Bytes of request bodies held now",
             self.bytes_in_flight.clone(),
+        );
+        r.register(
+            "memories_to_embed",
+            "Memories that lack a vector of the configured embedder; above 0 after a change of it",
+            self.memories_to_embed.clone(),
+        );
+        r.register(
+            "query_embeddings",
+            "Questions that were embedded, by outcome",
+            self.embeddings.clone(),
         );
     }
 

@@ -307,7 +307,7 @@ async fn a_failing_branch_costs_its_own_memories_and_no_time() {
             );
             assert_eq!(
                 (elapsed, assembled.plan.branches.len()),
-                (Duration::ZERO, 3),
+                (Duration::ZERO, 4),
                 "{reason}"
             );
         }
@@ -398,7 +398,7 @@ async fn a_broken_embedder_leaves_a_search_by_words() {
         .await;
         assert_eq!(
             row(&assembled),
-            expected(ContextStatus::Full, Level::L0, "", 2)
+            expected(ContextStatus::Partial, Level::L1, "embedding=error", 2)
         );
         assert_eq!(elapsed, Duration::ZERO);
     }
@@ -413,7 +413,7 @@ async fn a_slow_embedder_takes_half_of_the_wall_and_nothing_from_the_directive()
     let (assembled, elapsed) = assemble(&parts).await;
     assert_eq!(
         row(&assembled),
-        expected(ContextStatus::Full, Level::L0, "", 2)
+        expected(ContextStatus::Partial, Level::L1, "embedding=timeout", 2)
     );
     assert_eq!(elapsed, ms(20));
 
@@ -430,7 +430,7 @@ async fn a_slow_embedder_takes_half_of_the_wall_and_nothing_from_the_directive()
         expected(
             ContextStatus::Partial,
             Level::L1,
-            "directive=timeout,cold=timeout",
+            "directive=timeout,embedding=timeout,cold=timeout",
             1
         )
     );
@@ -449,7 +449,12 @@ async fn a_slow_embedder_takes_half_of_the_wall_and_nothing_from_the_directive()
     .await;
     assert_eq!(
         row(&assembled),
-        expected(ContextStatus::Partial, Level::L1, "hot=timeout", 1)
+        expected(
+            ContextStatus::Partial,
+            Level::L1,
+            "embedding=timeout,hot=timeout",
+            1
+        )
     );
     assert_eq!(elapsed, ms(35));
 }
@@ -550,7 +555,7 @@ async fn every_combination_of_faults_ends_within_the_wall_with_what_is_known() {
                 );
                 let sound = u64::from(hot == Act::Answer) + u64::from(cold == Act::Answer);
                 assert_eq!(assembled.injected(), sound, "{case:?}");
-                let level = match (sound, knows) {
+                let level = match (sound, knows && embedder == Act::Answer) {
                     (2, true) => Level::L0,
                     (0, _) => Level::L2,
                     _ => Level::L1,

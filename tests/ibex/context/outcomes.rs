@@ -127,7 +127,7 @@ async fn missing_branches_are_told_and_the_directive_goes_out() {
                 embedder: Some(Arc::new(FakeEmbedder(Panic))),
                 ..parts(Answer, Answer, true)
             },
-            ["full", "L0", "false", "none_stored"],
+            ["partial", "L1", "false", "embedding=error"],
             true,
         ),
     ];

@@ -99,7 +99,7 @@ impl MemoryStore for Recording {
 async fn recorded() -> (Arc<Recording>, Upstream, TestApp) {
     let store = Arc::new(Recording::default());
     let settings = IndexSettings {
-        model: "none".into(),
+        spaces: Arc::new(ibex::memory::search::Spaces::complete("none".into())),
         hot_set_size: 50,
         inline_search_rows: 4_096,
     };

@@ -142,7 +142,7 @@ async fn the_sums_of_a_plan_hold_and_the_real_text_stays_inside_them() {
         plan["tokens"]
     );
     let names: Vec<&String> = plan["branches"].as_object().unwrap().keys().collect();
-    assert_eq!(names, ["cold", "directive", "hot"]);
+    assert_eq!(names, ["cold", "directive", "embedding", "hot"]);
     assert!(
         plan["branches"]
             .as_object()

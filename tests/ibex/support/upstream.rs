@@ -97,6 +97,12 @@ impl Script {
         self.then(Step::Set(event.clone()))
     }
 
+    /// Goes on with the steps of another script.
+    pub(crate) fn send_all(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// Says nothing more until the peer goes away.
     pub(crate) fn hang(self) -> Self {
         self.then(Step::Hang)

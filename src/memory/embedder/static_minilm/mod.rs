@@ -5,13 +5,15 @@
 //! scale x row over its pieces, brought to unit length. The table is used where it lies in the binary; nothing is copied.
 
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use pulp::{Arch, Simd, WithSimd};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::wordpiece::WordPiece;
-use super::{EmbedError, Embedder};
+use super::{Calibration, EmbedError, Embedder};
 
 /// Dimensions of a vector.
 pub const DIMENSIONS: usize = 256;
@@ -19,7 +21,8 @@ pub const DIMENSIONS: usize = 256;
 /// Words of a query that are embedded: enough for any question, and a bound on the time a pasted document can take.
 pub const QUERY_WORDS: usize = 64;
 
-const MODEL: &str = "static-minilm-256/1";
+/// Its name beside every vector.
+pub const MODEL: &str = "static-minilm-256/1";
 const ROWS: usize = 30_522;
 const SCALE_BYTES: usize = size_of::<f32>();
 
@@ -29,6 +32,7 @@ static VOCABULARY: &str = include_str!("vocab.txt");
 /// The built-in embedder.
 pub struct StaticMiniLm {
     tokenizer: WordPiece,
+    calibration: Calibration,
 }
 
 impl StaticMiniLm {
@@ -37,7 +41,31 @@ impl StaticMiniLm {
     pub fn new() -> Self {
         Self {
             tokenizer: WordPiece::new(VOCABULARY),
+            calibration: Calibration::BUILT_IN,
         }
+    }
+
+    /// The same model with other thresholds.
+    #[must_use]
+    pub fn calibrated(self, calibration: Calibration) -> Self {
+        Self {
+            calibration,
+            ..self
+        }
+    }
+
+    /// The process's own, made on first use. The table lies in the binary, so there is no reason for a second one.
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        static SHARED: LazyLock<Arc<StaticMiniLm>> =
+            LazyLock::new(|| Arc::new(StaticMiniLm::new()));
+        Arc::clone(&SHARED)
+    }
+
+    /// The vector of a document: all of it. A text without any known word gets the zero vector.
+    #[must_use]
+    pub fn embed_document(&self, text: &str) -> Vec<f32> {
+        self.vector(text, usize::MAX)
     }
 
     /// The vector of a query: at most its first [`QUERY_WORDS`] words. Synchronous, for the request path: microseconds.
@@ -109,11 +137,16 @@ impl Embedder for StaticMiniLm {
         MODEL
     }
 
+    fn calibration(&self) -> Calibration {
+        self.calibration
+    }
+
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        Ok(texts
-            .iter()
-            .map(|text| self.vector(text, usize::MAX))
-            .collect())
+        Ok(texts.iter().map(|text| self.embed_document(text)).collect())
+    }
+
+    async fn embed_query(&self, text: &str, _: Instant) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed_one(text))
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::auth::Scope;
 use crate::memory::Memory;
+use crate::memory::embedder::Calibration;
 
 pub(super) use members::HotMembers;
 
@@ -23,8 +24,7 @@ use super::evidence::{self, Evidence};
 use super::partition::{Interrupted, Partition};
 use super::pass::TermWeights;
 use super::terms::{Side, Term, terms};
-use super::vectors::QueryVector;
-use super::{BranchError, Hit, HotBranch, Index, Query, SearchError, standing};
+use super::{BranchError, Compared, Hit, HotBranch, Index, Query, SearchError, standing};
 
 /// The hot branch over the partitions of an index.
 #[derive(Debug, Clone)]
@@ -185,11 +185,12 @@ pub(super) fn hot_members(
             refresh(partition, now, inline.deadline)?;
         }
         partition.read(|columns| {
-            let vector = query
+            let compared = query
                 .vector_for(partition.model())
-                .filter(|v| v.dimensions() == columns.dimensions);
+                .filter(|c| c.vector.dimensions() == columns.dimensions);
             let members = columns.hot.members.iter();
-            scored.extend(members.filter_map(|member| score(columns, member, vector, &asked, now)));
+            scored
+                .extend(members.filter_map(|member| score(columns, member, compared, &asked, now)));
         });
     }
     // Relevance grows with the odds: only of those that stay is it computed.
@@ -248,7 +249,7 @@ impl<'a> Asked<'a> {
 fn score(
     columns: &Columns,
     member: &Member,
-    vector: Option<&QueryVector>,
+    compared: Option<Compared<'_>>,
     asked: &Asked<'_>,
     now: Timestamp,
 ) -> Option<(f32, Hit)> {
@@ -256,15 +257,16 @@ fn score(
         .memory(member.row)
         .filter(|memory| memory.is_current(now))?;
     let row = columns.row(member.row)?;
-    let similarity = vector
+    let similarity = compared
         .filter(|_| row.scale > 0.0)
-        .map(|v| (v.dot(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
+        .map(|c| (c.vector.dot(columns.vector(member.row)) * row.scale).clamp(0.0, 1.0));
     let mass: f32 = member.terms.iter().map(|&term| asked.weight(term)).sum();
     let evidence = Evidence {
         similarity,
         coverage: asked.weights.share(mass),
         mass,
         log_among: asked.weights.log_documents,
+        calibration: compared.map_or(Calibration::BUILT_IN, |c| c.calibration),
     };
     let (similarity, coverage) = (similarity.unwrap_or(0.0), evidence.coverage);
     if similarity <= 0.0 && coverage <= 0.0 {

@@ -82,7 +82,7 @@ pub(in crate::request::context) fn outcome(
     if let Some(reason) = found.given_up {
         return (without, Level::L3, Some(reason.to_owned()));
     }
-    let gone: Vec<String> = ["directive", "snapshot", "hot", "cold"]
+    let gone: Vec<String> = ["directive", "snapshot", "embedding", "hot", "cold"]
         .into_iter()
         .filter_map(|name| {
             found

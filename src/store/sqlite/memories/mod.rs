@@ -1,6 +1,7 @@
 //! Memories: what is written and what is asked. Every statement names organisation, agent and user.
 
 mod list;
+mod embeddings;
 mod row;
 mod refined;
 

@@ -203,7 +203,7 @@ pub(super) fn label_needle(category: Category) -> String {
 }
 
 /// Little-endian `f32`, on every machine.
-fn vector_bytes(vector: &[f32]) -> Vec<u8> {
+pub(super) fn vector_bytes(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 

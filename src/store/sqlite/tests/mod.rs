@@ -2,6 +2,7 @@
 
 mod directives;
 mod duplicates;
+mod embeddings;
 mod engine;
 mod feed;
 mod fences;
