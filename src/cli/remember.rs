@@ -74,7 +74,19 @@ pub(super) async fn add(
         Status::Superseded => "is stored as history: a newer one replaces it",
         Status::Active | Status::Forgotten => "is stored",
     };
-    let sentence = format!("memory {} {stands}", memory.id);
+    let mut sentence = format!("memory {} {stands}", memory.id);
+    for older in &memory.supersedes {
+        sentence.push_str(&format!("; it replaces {older}"));
+    }
+    for redaction in &written.redactions {
+        sentence.push_str(&format!(
+            "; {} {} taken out",
+            redaction.count, redaction.kind
+        ));
+    }
+    for other in &written.undecided {
+        sentence.push_str(&format!("; it may contradict {other}"));
+    }
     Ok(out.one(&MemoryRecord::from(memory.clone()), sentence)?)
 }
 

@@ -54,6 +54,32 @@ fn a_memory_is_added_found_and_not_added_twice() {
 }
 
 #[test]
+fn what_the_refinery_did_is_told() {
+    let ibex = Ibex::new();
+    ibex.ok(&["init"]);
+    ibex.ok(&["memory", "add", "Mara lives in Porto."]);
+    let porto = ibex.json(&["memory", "list"])["memories"][0]["id"].clone();
+    let said = ibex.ok(&["memory", "add", "Mara lives in Lisbon."]);
+    let replaced = format!("it replaces {}", porto.as_str().unwrap());
+    assert!(said.contains(&replaced), "{said}");
+    let said = ibex.ok(&["memory", "add", "Write to desk@example.com."]);
+    assert!(said.contains("1 email_address taken out"), "{said}");
+    let past = ibex.ok(&["memory", "list", "--status", "superseded"]);
+    assert!(past.contains("Porto") && !past.contains("Lisbon"), "{past}");
+    ibex.fails(&["memory", "list", "--status", "forgotten"], 2);
+}
+
+#[test]
+fn agents_are_told_to_capture() {
+    let ibex = Ibex::new();
+    ibex.ok(&["init"]);
+    assert_eq!(ibex.json(&["agent", "list"])[0]["capture"], "off");
+    ibex.ok(&["agent", "set-capture", "user"]);
+    assert_eq!(ibex.json(&["agent", "list"])[0]["capture"], "user");
+    ibex.fails(&["agent", "set-capture", "all"], 2);
+}
+
+#[test]
 fn a_preview_shows_messages_and_plan_without_a_provider() {
     let ibex = Ibex::new();
     ibex.ok(&["init"]);
