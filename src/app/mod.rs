@@ -194,7 +194,8 @@ impl App {
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let tasks = Tasks::new();
         let embedder = embedder.unwrap_or_else(built_in);
-        let settings = IndexSettings::new(embedder.model(), &config.memory);
+        let metrics = Metrics::new();
+        let settings = index_settings(&config, embedder.model(), &metrics);
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
         let index = Arc::new(index);
         let hot_set = Arc::new(HotSet::new(index.clone()));
@@ -214,7 +215,7 @@ impl App {
             rates: Rates::new(figures.clone()),
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
-            metrics: Metrics::new(),
+            metrics,
             claims: Claims::default(),
             estimator: Estimator::new(),
             applied: AtomicI64::new(0),
@@ -286,6 +287,15 @@ fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
     let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
     let registry = Registry::new(config).map_err(|e| StartError(e.to_string()))?;
     Ok((policy, registry))
+}
+
+fn index_settings(config: &Config, model: &str, metrics: &Metrics) -> IndexSettings {
+    IndexSettings {
+        // One connection stays for whoever does not wait for a load.
+        loads: config.store.read_connections.saturating_sub(1),
+        figures: metrics.index.clone(),
+        ..IndexSettings::new(model, &config.memory)
+    }
 }
 
 /// The embedder that needs nothing.

@@ -16,6 +16,8 @@ pub struct MemoryConfig {
     pub hot_set_size: usize,
     /// Partitions up to this many memories are searched on the request's own thread; larger ones on a worker thread.
     pub inline_search_rows: usize,
+    /// Bytes of memory for the partitions that are searched; the ones used least recently leave when it is exceeded.
+    pub index_bytes: usize,
 }
 
 impl Default for MemoryConfig {
@@ -26,6 +28,7 @@ impl Default for MemoryConfig {
             max_batch: 1_000,
             hot_set_size: 50,
             inline_search_rows: 4_096,
+            index_bytes: 1 << 30,
         }
     }
 }

@@ -121,6 +121,9 @@ pub(super) fn session(session: &SessionConfig, faults: &mut Faults) {
     }
 }
 
+/// A few thousand memories; less is a mistaken unit rather than a wish.
+const LEAST_INDEX_BYTES: usize = 16 << 20;
+
 pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
     for (key, value) in [
         ("max_content_chars", memory.max_content_chars),
@@ -132,4 +135,9 @@ pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
             "0 would refuse every memory",
         );
     }
+    faults.require(
+        memory.index_bytes >= LEAST_INDEX_BYTES,
+        "memory.index_bytes",
+        "less than 16 MiB would evict what the next request asks for",
+    );
 }

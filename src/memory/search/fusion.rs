@@ -9,6 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::memory::PartitionKey;
+
 use super::columns::{Columns, Row};
 use super::evidence::Evidence;
 use super::partition::{Interrupted, Partition};
@@ -116,7 +118,7 @@ struct Candidate {
 
 impl Search<'_> {
     fn run(&self) -> Result<Vec<Hit>, Interrupted> {
-        let terms = TermWeights::new(self.query, self.partitions);
+        let terms = TermWeights::new(self.query, self.partitions, self.deadline)?;
         let mut passes = Vec::with_capacity(self.partitions.len());
         for partition in self.partitions {
             passes.push(Pass::run(self.query, &terms, partition, self.deadline)?);
@@ -128,11 +130,12 @@ impl Search<'_> {
         }
         let candidates = candidates.into_vec();
         let mut hits = Vec::with_capacity(candidates.len());
-        self.each_partition(&passes, |at, columns, pass| {
+        self.each_partition(&passes, |at, partition, columns, pass| {
             let own = candidates
                 .iter()
                 .filter(|candidate| candidate.partition == at);
-            hits.extend(own.filter_map(|candidate| self.found(columns, pass, *candidate, &terms)));
+            let key = partition.key();
+            hits.extend(own.filter_map(|one| self.found(columns, key, pass, *one, &terms)));
         })?;
         hits.sort_unstable_by(|a, b| {
             b.sum
@@ -146,16 +149,16 @@ impl Search<'_> {
     fn each_partition(
         &self,
         passes: &[Pass],
-        mut work: impl FnMut(usize, &Columns, &Pass),
+        mut work: impl FnMut(usize, &Partition, &Columns, &Pass),
     ) -> Result<(), Interrupted> {
         for (at, (partition, pass)) in self.partitions.iter().zip(passes).enumerate() {
-            partition.read(|columns| {
+            partition.read(self.deadline, |columns| {
                 if columns.generation != pass.generation {
                     return Err(Interrupted::Moved);
                 }
-                work(at, columns, pass);
+                work(at, partition, columns, pass);
                 Ok(())
-            })?;
+            })??;
         }
         Ok(())
     }
@@ -170,7 +173,7 @@ impl Search<'_> {
         into: &mut Best,
     ) -> Result<(), Interrupted> {
         let sums = scale.sums(self.weights, pass, self.deadline)?;
-        let now = self.now.as_millisecond();
+        let now = self.now.as_microsecond();
         partition.chunks(
             pass.generation,
             pass.rows,
@@ -190,7 +193,7 @@ impl Search<'_> {
                         own
                     };
                     if into.takes(sum)
-                        && (row.from..row.until).contains(&now)
+                        && row.is_valid(now)
                         && let Ok(row) = u32::try_from(index)
                     {
                         into.add(Candidate {
@@ -222,20 +225,23 @@ impl Search<'_> {
     fn found(
         &self,
         columns: &Columns,
+        key: &PartitionKey,
         pass: &Pass,
         candidate: Candidate,
         terms: &TermWeights,
     ) -> Option<Found> {
-        let memory = columns
-            .memory(candidate.row)
-            .filter(|memory| memory.is_current(self.now))?;
+        let row = columns.row(candidate.row)?;
+        let kept = columns.kept(candidate.row)?;
+        if !row.is_valid(self.now.as_microsecond()) {
+            return None;
+        }
         let of = |column: &[Lexical]| {
             let found = column.get(candidate.row as usize);
             found.copied().unwrap_or_default()
         };
         let (lexical, pair) = (of(&pass.lexical), of(&pass.pair_lexical));
         let hit = Hit {
-            memory: Arc::clone(memory),
+            memory: kept.restore(row, key),
             similarity: pass
                 .cosines
                 .get(candidate.row as usize)

@@ -1,18 +1,29 @@
 //! The lock around a partition's columns. Readers hold it for one chunk of work and look at the deadline in between, so a long search
-//! delays neither a write nor its own request.
+//! delays neither a write nor its own request; nor does it wait for a lock beyond its deadline.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 
-use super::columns::{Columns, Prepared};
+use super::columns::Columns;
+use super::prepared::{Levels, Prepared};
+use super::share::{Share, Total};
 
 /// Rows a reader handles between two looks at the deadline: 2 MB of vectors, well under half a millisecond.
 pub(super) const CHUNK_ROWS: usize = 8_192;
+
+/// Rows that are put in under one lock.
+const ROWS_PER_LOCK: usize = 128;
+
+/// Rows from which giving the memory back takes longer than a request should wait.
+const SLOW_TO_FREE: usize = 1_024;
 
 /// Why a pass stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +48,34 @@ pub struct Partition {
     key: PartitionKey,
     model: Arc<str>,
     columns: RwLock<Columns>,
+    /// As in the columns, for those who may not wait for the lock.
+    live: AtomicUsize,
+    share: Share,
 }
 
 impl Partition {
     /// An empty partition whose vectors are those of `model`, with room for `hot` members in its hot set.
     #[must_use]
     pub fn new(key: PartitionKey, model: Arc<str>, hot: usize) -> Self {
-        Self {
+        Self::counted(key, model, hot, Arc::default())
+    }
+
+    /// A partition whose size is part of a total.
+    pub(super) fn counted(
+        key: PartitionKey,
+        model: Arc<str>,
+        hot: usize,
+        total: Arc<Total>,
+    ) -> Self {
+        let partition = Self {
             key,
             model,
             columns: RwLock::new(Columns::new(hot)),
-        }
+            live: AtomicUsize::new(0),
+            share: Share::new(total),
+        };
+        partition.write(|_| ());
+        partition
     }
 
     /// Which partition it is.
@@ -59,7 +87,7 @@ impl Partition {
     /// Memories that can be found.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.columns.read().live
+        self.live.load(Ordering::Relaxed)
     }
 
     /// Whether nothing can be found.
@@ -68,31 +96,98 @@ impl Partition {
         self.len() == 0
     }
 
+    /// What it holds, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.share.bytes()
+    }
+
     /// Brings one memory up to date; a memory of another partition or of an older revision changes nothing.
     pub fn upsert(&self, memory: Arc<Memory>) {
+        self.put(Arc::unwrap_or_clone(memory));
+    }
+
+    pub(super) fn put(&self, memory: Memory) {
+        if memory.partition != self.key {
+            return;
+        }
         // A use or a vote is by far the most common change; the text of others is analysed outside the lock.
-        if memory.partition == self.key && !self.columns.write().update(&memory) {
-            let prepared = Prepared::new(memory, &self.model);
-            self.columns.write().upsert(prepared);
+        let levels = Levels::new(&memory, &self.model);
+        let changed = self.write(|columns| columns.update(memory, &levels));
+        if let Some(memory) = changed {
+            let prepared = Prepared::new(memory, levels);
+            self.write(|columns| columns.upsert(prepared));
+        }
+    }
+
+    /// [`Self::upsert`] of many that are mostly new.
+    pub(super) fn fill(&self, memories: Vec<Memory>) {
+        let own = memories.into_iter().filter(|m| m.partition == self.key);
+        let mut prepared = own.map(|memory| {
+            let levels = Levels::new(&memory, &self.model);
+            Prepared::new(memory, levels)
+        });
+        loop {
+            let some: Vec<Prepared> = prepared.by_ref().take(ROWS_PER_LOCK).collect();
+            if some.is_empty() {
+                return;
+            }
+            self.write(|columns| some.into_iter().for_each(|one| columns.upsert(one)));
         }
     }
 
     /// Removes a memory for good.
     pub fn remove(&self, id: MemoryId) {
-        self.columns.write().remove(id);
+        self.write(|columns| columns.remove(id));
+    }
+
+    /// Gives back what was reserved for more.
+    pub(super) fn shrink(&self) {
+        self.write(Columns::shrink);
+    }
+
+    /// Its size is part of the total no more, although a search may still hold it.
+    pub(super) fn leave(&self) {
+        self.share.leave();
     }
 
     pub(super) fn model(&self) -> &str {
         &self.model
     }
 
-    /// Reads without a deadline: for work that is small whatever the partition's size.
-    pub(super) fn read<T>(&self, work: impl FnOnce(&Columns) -> T) -> T {
-        work(&self.columns.read())
+    /// Reads what is soon read whatever the partition's size.
+    pub(super) fn read<T>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(&Columns) -> T,
+    ) -> Result<T, Interrupted> {
+        let columns = self.columns.try_read_until(deadline.into_std());
+        Ok(work(&*columns.ok_or(Interrupted::Deadline)?))
+    }
+
+    /// Changes something when it can be done by `deadline`.
+    pub(super) fn write_by<T>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(&mut Columns) -> T,
+    ) -> Option<T> {
+        let columns = self.columns.try_write_until(deadline.into_std())?;
+        Some(self.change(columns, work))
     }
 
     pub(super) fn write<T>(&self, work: impl FnOnce(&mut Columns) -> T) -> T {
-        work(&mut self.columns.write())
+        self.change(self.columns.write(), work)
+    }
+
+    fn change<T>(
+        &self,
+        mut columns: RwLockWriteGuard<'_, Columns>,
+        work: impl FnOnce(&mut Columns) -> T,
+    ) -> T {
+        let result = work(&mut columns);
+        self.live.store(columns.live, Ordering::Relaxed);
+        self.share.settle(columns.bytes() + self.own_bytes());
+        result
     }
 
     /// Runs `work` over the rows before `rows` in chunks, looking at the deadline before each.
@@ -101,16 +196,52 @@ impl Partition {
         generation: u64,
         rows: usize,
         deadline: Instant,
-        mut work: impl FnMut(&Columns, std::ops::Range<usize>),
+        mut work: impl FnMut(&Columns, Range<usize>),
     ) -> Result<(), Interrupted> {
         for start in (0..rows).step_by(CHUNK_ROWS) {
-            in_time(deadline)?;
-            let columns = self.columns.read();
+            let range = start..rows.min(start + CHUNK_ROWS);
+            self.chunk(generation, range, deadline, &mut work)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `work` over one chunk of rows, if there is time and no row has moved.
+    pub(super) fn chunk(
+        &self,
+        generation: u64,
+        range: Range<usize>,
+        deadline: Instant,
+        work: impl FnOnce(&Columns, Range<usize>),
+    ) -> Result<(), Interrupted> {
+        in_time(deadline)?;
+        self.read(deadline, |columns| {
             if columns.generation != generation {
                 return Err(Interrupted::Moved);
             }
-            work(&columns, start..rows.min(start + CHUNK_ROWS));
+            work(columns, range);
+            Ok(())
+        })?
+    }
+
+    fn own_bytes(&self) -> usize {
+        // The columns count themselves. The key stands here and in the index's table.
+        size_of::<Self>() - size_of::<Columns>()
+            + size_of::<PartitionKey>()
+            + self.key.user.as_ref().map_or(0, |user| user.as_str().len())
+    }
+}
+
+impl Drop for Partition {
+    /// A search may hold the last handle of an evicted partition, on a thread that serves requests. It does not wait until a million
+    /// texts are freed.
+    fn drop(&mut self) {
+        self.share.leave();
+        if self.len() < SLOW_TO_FREE {
+            return;
         }
-        Ok(())
+        if let Ok(runtime) = Handle::try_current() {
+            let columns = std::mem::take(self.columns.get_mut());
+            runtime.spawn_blocking(move || drop(columns));
+        }
     }
 }

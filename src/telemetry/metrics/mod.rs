@@ -1,6 +1,7 @@
 //! The Prometheus metrics: every name, its labels and its meaning in one list.
 
 mod count;
+mod index;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+pub use index::{IndexFigures, LoadEnd};
 
 /// Seconds, from 50 microseconds to 100 seconds.
 const SECONDS: [f64; 16] = [
@@ -118,6 +121,8 @@ pub struct Metrics {
     records_lost: Counter,
     lanes_held: Gauge,
     lane_bytes: Gauge,
+    /// What the index counts.
+    pub index: IndexFigures,
     /// Answers being relayed now.
     pub answers_open: Gauge,
     /// Bytes of request bodies held now.
@@ -160,6 +165,7 @@ impl Metrics {
             records_lost: Counter::default(),
             lanes_held: Gauge::default(),
             lane_bytes: Gauge::default(),
+            index: IndexFigures::default(),
             answers_open: Gauge::default(),
             bytes_in_flight: Gauge::default(),
         };
@@ -281,6 +287,7 @@ impl Metrics {
             "Bytes of frozen lanes in memory",
             self.lane_bytes.clone(),
         );
+        self.index.register(r);
         r.register(
             "answers_open",
             "Answers being relayed now",

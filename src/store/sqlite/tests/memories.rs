@@ -136,7 +136,13 @@ async fn no_read_reaches_another_partition() {
             ..ListFilter::default()
         };
         assert!(ids(&store, scope, filter).await.0.is_empty());
-        assert!(store.partition_memories(&foreign).await.unwrap().is_empty());
+        assert!(
+            store
+                .partition_memories(&foreign, None, usize::MAX)
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert_eq!(store.count_memories(&foreign).await.unwrap(), 0);
     }
     let found = store
@@ -278,7 +284,10 @@ async fn lists_filter_by_status_and_by_any_label() {
         list(Some(Status::Active), Some(Category::Factual)).await.0,
         [labelled.id, active.id]
     );
-    let loaded = store.partition_memories(&partition).await.unwrap();
+    let loaded = store
+        .partition_memories(&partition, None, usize::MAX)
+        .await
+        .unwrap();
     assert_eq!(
         loaded.iter().map(|m| m.id).collect::<Vec<_>>(),
         [active.id, labelled.id],
