@@ -12,6 +12,8 @@
 mod notes;
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,53 +48,92 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// What a request gives retrieval.
 const WALL: Duration = Duration::from_millis(40);
 
+/// The argument of a process that measures one thing: what it takes of the machine is then what that thing takes.
+const PART: &str = "--part";
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+    if let [_, flag, part, path] = arguments.as_slice()
+        && flag == PART
+    {
+        runtime.block_on(measure(part, Path::new(path)));
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("ibex.db");
+    runtime.block_on(fill(&path));
+    for part in ["one", "many", "budget"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ended = command.args([PART, part]).arg(&path).status().unwrap();
+        assert!(ended.success(), "{part}");
+    }
+}
+
+async fn fill(path: &Path) {
     let rows = most_memories();
-    runtime.block_on(async {
-        let bench = Bench::new().await;
-        let large = bench.agents(1).await;
-        bench.fill(&large, rows).await;
-        let small = bench.agents(rows / FEW).await;
-        bench.fill(&small, rows).await;
-        let megabytes = fs::metadata(&bench.config.path).unwrap().len() >> 20;
-        println!("the store holds 2 x {rows} memories in {megabytes} MiB");
-        bench.one_agent(&large, &small, rows).await;
-        bench.many_agents(&small, 1 << 40).await;
-        bench.many_agents(&small, rows * 300).await;
-    });
+    let bench = Bench::open(path).await;
+    let large = bench.agents(1).await;
+    bench.fill(&large, rows).await;
+    let small = bench.agents(rows / FEW).await;
+    bench.fill(&small, rows).await;
+    bench.store.close().await.unwrap();
+    let megabytes = fs::metadata(path).unwrap().len() >> 20;
+    println!("the store holds 2 x {rows} memories in {megabytes} MiB");
+}
+
+async fn measure(part: &str, path: &Path) {
+    let rows = most_memories();
+    let bench = Bench::open(path).await;
+    // The oldest is the one with all the memories.
+    let agents = bench.store.agents(bench.org).await.unwrap();
+    let keys: Vec<PartitionKey> = agents
+        .into_iter()
+        .map(|agent| bench.key(agent.id))
+        .collect();
+    let (large, small) = keys.split_first().unwrap();
+    match part {
+        "one" => bench.one_agent(large, small, rows).await,
+        "many" => bench.many_agents(small, 1 << 40).await,
+        // Room for fewer than half.
+        _ => bench.many_agents(small, rows * 300).await,
+    }
 }
 
 struct Bench {
     store: Arc<SqliteStore>,
-    config: StoreConfig,
     embedder: StaticMiniLm,
     org: OrgId,
-    _folder: TempDir,
 }
 
 impl Bench {
-    async fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let config = StoreConfig {
-            path: folder.path().join("ibex.db"),
-            ..StoreConfig::default()
-        };
-        let store = Arc::new(SqliteStore::open(&config.path, &config).unwrap());
-        let org = OrgId::new();
-        let row = Org {
-            id: org,
-            name: "bench".to_owned(),
-            status: OrgStatus::Active,
-            created_at: SystemClock.now(),
-        };
-        store.create_org(row).await.unwrap();
+    /// Opens the store with its one organisation.
+    async fn open(path: &Path) -> Self {
+        let config = StoreConfig::default();
+        let store = Arc::new(SqliteStore::open(path, &config).unwrap());
+        let known = store.orgs().await.unwrap().pop();
+        let org = known.as_ref().map_or_else(OrgId::new, |org| org.id);
+        if known.is_none() {
+            let row = Org {
+                id: org,
+                name: "bench".to_owned(),
+                status: OrgStatus::Active,
+                created_at: SystemClock.now(),
+            };
+            store.create_org(row).await.unwrap();
+        }
         Self {
             store,
-            config,
             embedder: StaticMiniLm::new(),
             org,
-            _folder: folder,
+        }
+    }
+
+    fn key(&self, agent: AgentId) -> PartitionKey {
+        PartitionKey {
+            org: self.org,
+            agent,
+            user: None,
         }
     }
 
@@ -110,11 +151,7 @@ impl Bench {
                 };
                 let agent = row.id;
                 self.store.create_agent(row).await.unwrap();
-                PartitionKey {
-                    org: self.org,
-                    agent,
-                    user: None,
-                }
+                self.key(agent)
             });
             keys.extend(join_all(created).await);
         }
@@ -158,9 +195,9 @@ impl Bench {
     }
 
     /// Loads the agent with all the memories; meanwhile others are asked for the first time, and it is asked in vain.
-    async fn one_agent(&self, large: &[PartitionKey], small: &[PartitionKey], rows: usize) {
+    async fn one_agent(&self, large: &PartitionKey, small: &[PartitionKey], rows: usize) {
         let (index, _) = self.index(1 << 40);
-        let scope = self.scope(large.first().unwrap()).await;
+        let scope = self.scope(large).await;
         let (before, began) = (resident(), Instant::now());
         let whole = async {
             let query = self.query(0);
@@ -216,19 +253,16 @@ impl Bench {
             "  a search, in ms                         {}",
             spread(&searches)
         );
-        self.forget_most(&index, large.first().unwrap(), rows).await;
+        self.forget_most(&index, large, rows).await;
     }
 
-    /// Removes rows until the dead are compacted away: who removes the last of them waits.
+    /// Removes more than half of the rows, and asks while the dead are cleared away.
     async fn forget_most(&self, index: &Index, key: &PartitionKey, rows: usize) {
+        let (full, scope, query) = (index.bytes(), self.scope(key).await, self.query(17));
         let (mut removals, mut after) = (Vec::new(), None);
-        while removals.len() <= rows * 6 / 10 {
-            let page = self
-                .store
-                .partition_memories(key, after, BATCH)
-                .await
-                .unwrap();
-            let ids: Vec<MemoryId> = page.iter().map(|memory| memory.id).collect();
+        while removals.len() <= rows / 2 {
+            let page = self.store.partition_memories(key, after, BATCH).await;
+            let ids: Vec<MemoryId> = page.unwrap().iter().map(|memory| memory.id).collect();
             after = ids.last().copied();
             for id in ids {
                 let began = Instant::now();
@@ -236,10 +270,22 @@ impl Bench {
                 removals.push(ms(began.elapsed()));
             }
         }
+        let (began, mut late, mut all) = (Instant::now(), 0, 0);
+        while index.bytes() > full * 3 / 4 {
+            let found = index
+                .search(&scope, &query, 50, Instant::now() + WALL)
+                .await;
+            late += usize::from(found.is_err());
+            all += 1;
+        }
         println!(
             "  one removal of {:>7}, in ms           {}",
             removals.len(),
             spread(&removals)
+        );
+        println!(
+            "  the dead cleared away in {:.2} s, {late} of {all} searches too late meanwhile",
+            began.elapsed().as_secs_f64()
         );
         println!("  holds {} MiB then", index.bytes() >> 20);
     }

@@ -1,8 +1,8 @@
 //! What one recall costs: embedding a question, and searching one agent's memories as they grow to a million.
 //!
-//! Criterion tells the mean; the table after it the spread over many questions, and how a search compares with merely reading as many
-//! bytes as the vectors have, in the same run: what nothing that looks at every vector can be faster than. `IBEX_BENCH_ROWS` sets the most
-//! memories.
+//! Criterion tells the mean. The table after it tells the spread over many questions, the CPU time of one search, which other work on the
+//! machine changes less, and how that compares with merely reading as many bytes as the vectors have: nothing that looks at every vector
+//! can be faster. `IBEX_BENCH_ROWS` sets the most memories.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,8 +31,8 @@ use notes::{note, question};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
-/// Searches of the table, each with a question of its own.
-const SEARCHES: usize = 200;
+/// Searches of the table for each size, each with a question of its own: enough for the system's clock of CPU time, which ticks slowly.
+const SEARCHES: [usize; 4] = [5_000, 2_000, 500, 200];
 
 fn search(criterion: &mut Criterion) {
     let embedder = StaticMiniLm::new();
@@ -43,13 +43,14 @@ fn search(criterion: &mut Criterion) {
     });
     let mut table = Vec::new();
     let mut group = criterion.benchmark_group("search");
-    for size in SIZES.into_iter().filter(|size| *size <= most_memories()) {
+    let sizes = SIZES.into_iter().zip(SEARCHES);
+    for (size, count) in sizes.filter(|(size, _)| *size <= most_memories()) {
         let partitions = [partition(size, &embedder, now)];
         let query = query(17, &embedder);
         group.bench_function(BenchmarkId::from_parameter(size), |bench| {
             bench.iter(|| find(&partitions, black_box(&query), now));
         });
-        table.push(row(&partitions, size, &embedder, now));
+        table.push(row(&partitions, (size, count), &embedder, now));
     }
     group.finish();
     println!(
@@ -82,35 +83,53 @@ fn find(partitions: &[Arc<Partition>], query: &Query, now: Timestamp) -> usize {
         .len()
 }
 
-/// One line of the table: searches and bare reads of the same bytes by turns, so that both meet the same machine.
+/// One line of the table.
 fn row(
     partitions: &[Arc<Partition>],
-    size: usize,
+    (size, count): (usize, usize),
     embedder: &StaticMiniLm,
     now: Timestamp,
 ) -> String {
+    let queries: Vec<Query> = (0..count)
+        .map(|i| query(i * 7_919 % size, embedder))
+        .collect();
+    let (searches, cpu) = timed(queries.iter(), |query| {
+        black_box(find(partitions, query, now));
+    });
     let dimensions = embedder.embed_one("a").len();
     let vectors = vec![1u64; size * dimensions / size_of::<u64>()];
-    let (mut searches, mut reads) = (Vec::new(), Vec::new());
-    for i in 0..SEARCHES {
-        let query = query(i * 7_919 % size, embedder);
-        let began = Instant::now();
-        black_box(find(partitions, &query, now));
-        searches.push(ms(began.elapsed()));
-        let began = Instant::now();
+    let (reads, read_cpu) = timed(queries.iter(), |_| {
         black_box(sum(black_box(&vectors)));
-        reads.push(ms(began.elapsed()));
-    }
-    let (searches, reads) = (spread(searches), spread(reads));
-    let [search, ..] = searches;
-    let [read, ..] = reads;
-    let show = |times: [f64; 3]| times.map(|time| format!("{time:>7.3}")).join(" ");
+    });
+    let [least, median, late, most] = searches;
+    let [least_read, ..] = reads;
     format!(
-        "{size:>8}           {}             {}   {:.2}",
-        show(searches),
-        show(reads),
-        search / read
+        "{size:>8}             {least:>7.3} {median:>7.3} {late:>7.3} {most:>7.3} {cpu:>7.3}                   {least_read:>7.3} {read_cpu:>7.3}    {:.2}",
+        cpu / read_cpu
     )
+}
+
+/// The least, the median, the 99th percentile and the greatest time of `work`, and the CPU time of one, all in milliseconds.
+fn timed<T>(items: impl ExactSizeIterator<Item = T>, mut work: impl FnMut(T)) -> ([f64; 4], f64) {
+    let (count, before) = (items.len(), cpu_ms());
+    let times = items.map(|item| {
+        let began = Instant::now();
+        work(item);
+        ms(began.elapsed())
+    });
+    let times: Vec<f64> = times.collect();
+    (spread(times), (cpu_ms() - before) / count as f64)
+}
+
+/// What the threads of this process have spent, those that are over included.
+fn cpu_ms() -> f64 {
+    const TICKS_PER_MS: f64 = 0.1;
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // The name may contain anything, but it ends at the last bracket.
+    let (_, fields) = text.rsplit_once(')').unwrap();
+    let fields = fields.split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.map(|field| field.parse::<f64>().unwrap()).sum();
+    ticks / TICKS_PER_MS
 }
 
 /// Reads everything, as fast as memory gives it.
@@ -118,10 +137,9 @@ fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// Median, 99th percentile and maximum.
-fn spread(mut times: Vec<f64>) -> [f64; 3] {
+fn spread(mut times: Vec<f64>) -> [f64; 4] {
     times.sort_unstable_by(f64::total_cmp);
-    [50, 99, 100].map(|percent| {
+    [0, 50, 99, 100].map(|percent| {
         let at = times.len().saturating_sub(1) * percent / 100;
         times.get(at).copied().unwrap()
     })

@@ -11,6 +11,8 @@ pub(super) struct Blocks<T> {
     rows: usize,
     /// All but the last are full.
     blocks: Vec<Vec<T>>,
+    /// Room for values in all but the last.
+    full: usize,
 }
 
 impl<T> Blocks<T> {
@@ -20,6 +22,7 @@ impl<T> Blocks<T> {
             width,
             rows: 0,
             blocks: Vec::new(),
+            full: 0,
         }
     }
 
@@ -59,7 +62,16 @@ impl<T> Blocks<T> {
     /// Appends a row; `values` are as many as the width.
     pub(super) fn push_row(&mut self, values: impl IntoIterator<Item = T>) {
         if self.rows.is_multiple_of(CHUNK_ROWS) {
-            self.blocks.push(Vec::new());
+            // A partition that has filled a block will fill another; a small one grows as it must.
+            let room = match self.blocks.last_mut() {
+                Some(last) => {
+                    last.shrink_to_fit();
+                    self.full += last.capacity();
+                    CHUNK_ROWS * self.width
+                }
+                None => 0,
+            };
+            self.blocks.push(Vec::with_capacity(room));
         }
         if let Some(last) = self.blocks.last_mut() {
             last.extend(values.into_iter().take(self.width));
@@ -77,7 +89,7 @@ impl<T> Blocks<T> {
 
     /// What the blocks take, without what their values own elsewhere.
     pub(super) fn bytes(&self) -> usize {
-        let values: usize = self.blocks.iter().map(Vec::capacity).sum();
+        let values = self.full + self.blocks.last().map_or(0, Vec::capacity);
         values * size_of::<T>() + self.blocks.capacity() * size_of::<Vec<T>>()
     }
 }

@@ -142,14 +142,12 @@ impl Columns {
             self.gone.remove(&id);
             self.places.insert(id, row);
         }
-        self.compact_when_worth_it();
     }
 
     /// Removes one memory for good: a forgotten id never comes back.
     pub(super) fn remove(&mut self, id: MemoryId) {
         self.gone.insert(id, i64::MAX);
         self.kill(id);
-        self.compact_when_worth_it();
     }
 
     pub(super) fn kept(&self, row: u32) -> Option<&Kept> {

@@ -7,15 +7,14 @@ use super::columns::{Columns, NONE, Row};
 const LEAST_DEAD: usize = 64;
 
 impl Columns {
-    pub(super) fn compact_when_worth_it(&mut self) {
+    /// Whether the dead outnumber the living.
+    pub(super) fn is_mostly_dead(&self) -> bool {
         let dead = self.rows.len() - self.live;
-        if dead > LEAST_DEAD && dead > self.live {
-            self.compact();
-        }
+        dead > LEAST_DEAD && dead > self.live
     }
 
     /// Drops dead rows, keeping the order of the living. Nothing is analysed again.
-    fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         let mut moved = vec![NONE; self.rows.len()];
         let mut at = 0u32;
         for (slot, kept) in moved.iter_mut().zip(self.kept.iter()) {

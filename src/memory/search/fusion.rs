@@ -4,6 +4,7 @@
 //! reciprocal ranks lose. Dialogue turns are also scored together with the turn before them, lend a part of their score to their
 //! neighbours, and gain when the query names their speaker; a turn such as "Yes, last summer!" is found by what surrounds it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use crate::memory::PartitionKey;
 
 use super::columns::{Columns, Row};
 use super::evidence::Evidence;
-use super::partition::{Interrupted, Partition};
+use super::partition::{CHUNK_ROWS, Interrupted, Partition};
 use super::pass::{K1, Lexical, Pass, TermWeights};
 use super::scale::Scale;
 use super::{Hit, Query, SearchError};
@@ -172,39 +173,54 @@ impl Search<'_> {
         scale: &Scale,
         into: &mut Best,
     ) -> Result<(), Interrupted> {
-        let sums = scale.sums(self.weights, pass, self.deadline)?;
-        let now = self.now.as_microsecond();
-        partition.chunks(
-            pass.generation,
-            pass.rows,
-            self.deadline,
-            |columns, range| {
-                let own = sums.get(range.clone()).unwrap_or_default();
-                for (index, &own) in range.zip(own) {
-                    if own <= 0.0 || !(pass.dialogue || into.takes(own)) {
-                        continue;
-                    }
-                    let Some(row) = columns.rows.get(index) else {
-                        continue;
-                    };
-                    let sum = if pass.dialogue {
-                        own + self.lent(columns, row, &sums)
-                    } else {
-                        own
-                    };
-                    if into.takes(sum)
-                        && row.is_valid(now)
-                        && let Ok(row) = u32::try_from(index)
-                    {
-                        into.add(Candidate {
-                            partition: at,
-                            row,
-                            sum,
-                        });
+        if pass.dialogue {
+            let sums = scale.sums(self.weights, pass, self.deadline)?;
+            return self.each_chunk(partition, pass, |columns, range| {
+                for (index, &own) in range.clone().zip(sums.get(range).unwrap_or_default()) {
+                    if let Some(row) = columns.rows.get(index).filter(|_| own > 0.0) {
+                        let sum = own + self.lent(columns, row, &sums);
+                        self.offer(into, (at, index), row, sum);
                     }
                 }
-            },
-        )
+            });
+        }
+        // Nobody looks at another row's sum: one chunk of them is enough, and stays in the cache.
+        let mut sums = vec![0.0; pass.rows.min(CHUNK_ROWS)];
+        self.each_chunk(partition, pass, |columns, range| {
+            let sums = sums.get_mut(..range.len()).unwrap_or_default();
+            scale.sum_rows(self.weights, pass, range.start, sums);
+            for (index, &sum) in range.zip(&*sums) {
+                if sum > 0.0
+                    && into.takes(sum)
+                    && let Some(row) = columns.rows.get(index)
+                {
+                    self.offer(into, (at, index), row, sum);
+                }
+            }
+        })
+    }
+
+    fn each_chunk(
+        &self,
+        partition: &Partition,
+        pass: &Pass,
+        work: impl FnMut(&Columns, Range<usize>),
+    ) -> Result<(), Interrupted> {
+        partition.chunks(pass.generation, pass.rows, self.deadline, work)
+    }
+
+    /// Takes a row that is current, if it is good enough.
+    fn offer(&self, into: &mut Best, (at, index): (usize, usize), row: &Row, sum: f32) {
+        if into.takes(sum)
+            && row.is_valid(self.now.as_microsecond())
+            && let Ok(row) = u32::try_from(index)
+        {
+            into.add(Candidate {
+                partition: at,
+                row,
+                sum,
+            });
+        }
     }
 
     /// What a dialogue turn gains from its neighbours and its speaker.

@@ -84,7 +84,7 @@ impl Index {
     pub fn upsert(&self, memory: Memory) {
         if let Some(slot) = self.slots.get(&memory.partition) {
             slot.partition.put(memory);
-            self.slots.look_at_size();
+            self.slots.tidy(&slot);
         }
     }
 
@@ -98,6 +98,7 @@ impl Index {
     pub fn remove(&self, partition: &PartitionKey, id: MemoryId) {
         if let Some(slot) = self.slots.get(partition) {
             slot.partition.remove(id);
+            self.slots.tidy(&slot);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::runtime::Handle;
@@ -22,8 +22,14 @@ pub(super) const CHUNK_ROWS: usize = 8_192;
 /// Rows that are put in under one lock.
 const ROWS_PER_LOCK: usize = 128;
 
+/// Rows up to which the dead are cleared away within the change that made them too many: it takes a few milliseconds.
+const COMPACTED_AT_ONCE: usize = 16_384;
+
 /// Rows from which giving the memory back takes longer than a request should wait.
 const SLOW_TO_FREE: usize = 1_024;
+
+/// What the index needs for each partition besides it: its load, its place in the table, and the handles.
+const SLOT_BYTES: usize = 256;
 
 /// Why a pass stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,8 @@ pub struct Partition {
     columns: RwLock<Columns>,
     /// As in the columns, for those who may not wait for the lock.
     live: AtomicUsize,
+    /// Most rows are dead, and too many for whoever made the last change to clear them away.
+    untidy: AtomicBool,
     share: Share,
 }
 
@@ -72,6 +80,7 @@ impl Partition {
             model,
             columns: RwLock::new(Columns::new(hot)),
             live: AtomicUsize::new(0),
+            untidy: AtomicBool::new(false),
             share: Share::new(total),
         };
         partition.write(|_| ());
@@ -141,6 +150,16 @@ impl Partition {
         self.write(|columns| columns.remove(id));
     }
 
+    /// Whether [`Self::compact`] is wanted; says so once.
+    pub(super) fn is_untidy(&self) -> bool {
+        self.untidy.load(Ordering::Relaxed) && self.untidy.swap(false, Ordering::Relaxed)
+    }
+
+    /// Clears dead rows away. A large partition cannot be read meanwhile: its searches give up at their deadline.
+    pub(super) fn compact(&self) {
+        self.write(Columns::compact);
+    }
+
     /// Gives back what was reserved for more.
     pub(super) fn shrink(&self) {
         self.write(Columns::shrink);
@@ -185,6 +204,13 @@ impl Partition {
         work: impl FnOnce(&mut Columns) -> T,
     ) -> T {
         let result = work(&mut columns);
+        if columns.is_mostly_dead() {
+            if columns.rows.len() <= COMPACTED_AT_ONCE {
+                columns.compact();
+            } else {
+                self.untidy.store(true, Ordering::Relaxed);
+            }
+        }
         self.live.store(columns.live, Ordering::Relaxed);
         self.share.settle(columns.bytes() + self.own_bytes());
         result
@@ -225,7 +251,7 @@ impl Partition {
 
     fn own_bytes(&self) -> usize {
         // The columns count themselves. The key stands here and in the index's table.
-        size_of::<Self>() - size_of::<Columns>()
+        SLOT_BYTES + size_of::<Self>() - size_of::<Columns>()
             + size_of::<PartitionKey>()
             + self.key.user.as_ref().map_or(0, |user| user.as_str().len())
     }

@@ -22,7 +22,7 @@ impl Slots {
         self.bytes() > self.settings.bytes
     }
 
-    /// Evicts in the background, if there is a reason to and nobody does yet. Cheap enough for every write.
+    /// Evicts in the background, if there is a reason to and nobody does yet.
     pub(in crate::memory::search) fn look_at_size(self: &Arc<Self>) {
         if self.is_too_large() && !self.eviction_begun.swap(true, Ordering::Relaxed) {
             let slots = Arc::clone(self);

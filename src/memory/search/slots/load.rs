@@ -1,8 +1,10 @@
 //! A load: the rows of a partition, page by page, in the background. It goes on when those who wait for it have given up.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::memory::Memory;
@@ -28,7 +30,10 @@ impl Slots {
             let began = Instant::now();
             let ended = tokio::select! {
                 biased;
-                ended = slots.read_all(&slot) => ended,
+                // A panic is the partition's failure alone, and nobody waits for what will never end.
+                ended = AssertUnwindSafe(slots.read_all(&slot)).catch_unwind() => {
+                    ended.unwrap_or(Err(StoreError::Damaged("partition")))
+                }
                 () = slots.tasks.stopping() => Err(StoreError::Unavailable("the process ends".to_owned())),
             };
             let abandoned = slots.is_abandoned(&slot);
@@ -48,6 +53,7 @@ impl Slots {
             // It was empty: this is the only place that sets it.
             drop(slot.ended.set(ended));
             slot.end.notify_waiters();
+            slots.tidy(&slot);
             slots.evict_when_too_large().await;
             slots.loading.fetch_sub(1, Ordering::Relaxed);
         });
@@ -92,7 +98,7 @@ async fn put_in(slot: &Slot, page: Vec<Memory>) -> Result<(), StoreError> {
     off_thread(move || partition.fill(page)).await
 }
 
-/// Work that I/O threads have no time for. A panic in it is the partition's failure alone.
+/// Work that I/O threads have no time for.
 async fn off_thread(work: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
     tokio::task::spawn_blocking(work)
         .await

@@ -8,9 +8,8 @@
 mod budget;
 mod load;
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
@@ -128,6 +127,20 @@ impl Slots {
         }
     }
 
+    /// After changes to a partition: clears up behind them, in the background. Cheap enough for every write.
+    pub(super) fn tidy(self: &Arc<Self>, slot: &Slot) {
+        if slot.partition.is_untidy() {
+            let partition = Arc::clone(&slot.partition);
+            self.tasks.spawn(async move {
+                let compacted = tokio::task::spawn_blocking(move || partition.compact());
+                if compacted.await.is_err() {
+                    tracing::error!("clearing up a large partition was broken off");
+                }
+            });
+        }
+        self.look_at_size();
+    }
+
     /// Drops a partition: the next use loads it again.
     pub(super) fn drop_one(&self, key: &PartitionKey) {
         if let Some((_, slot)) = self.table.remove(key) {
@@ -138,10 +151,9 @@ impl Slots {
     /// Drops every partition.
     pub(super) fn drop_all(&self) {
         self.table.retain(|_, slot| {
-            slot.partition.leave();
+            self.left(slot);
             false
         });
-        self.count();
     }
 
     /// Whether a load or an eviction is under way.
@@ -174,7 +186,7 @@ impl Slots {
             })
         }));
         if first {
-            self.count();
+            self.settings.figures.partitions.inc();
             self.start_load(Arc::clone(&slot));
         }
         slot
@@ -198,11 +210,6 @@ impl Slots {
 
     fn left(&self, slot: &Slot) {
         slot.partition.leave();
-        self.count();
-    }
-
-    fn count(&self) {
-        let held = i64::try_from(self.table.len()).unwrap_or(i64::MAX);
-        self.settings.figures.partitions.set(held);
+        self.settings.figures.partitions.dec();
     }
 }
