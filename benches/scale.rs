@@ -26,7 +26,9 @@ use ibex::memory::search::{Index, IndexSettings, Query, SearchError};
 use ibex::memory::{Memory, PartitionKey};
 use ibex::seams::{Clock, SystemClock};
 use ibex::store::sqlite::SqliteStore;
-use ibex::store::{Agent, AgentStatus, IdentityStore, MemoryStore, Org, OrgStatus};
+use ibex::store::{
+    Agent, AgentStatus, CaptureScope, IdentityStore, MemoryStore, Org, OrgStatus, RefineryStore,
+};
 use ibex::tasks::Tasks;
 use ibex::telemetry::IndexFigures;
 use tempfile::TempDir;
@@ -147,6 +149,7 @@ impl Bench {
                     org: self.org,
                     name: "bench".to_owned(),
                     status: AgentStatus::Active,
+                    capture: CaptureScope::Off,
                     created_at: SystemClock.now(),
                 };
                 let agent = row.id;
@@ -168,7 +171,7 @@ impl Bench {
                 note(key, i, &self.embedder, now)
             });
             let batch: Vec<Memory> = batch.collect();
-            self.store.insert_memories(batch).await.unwrap();
+            self.store.commit(batch.into()).await.unwrap();
         }
     }
 

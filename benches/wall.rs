@@ -41,8 +41,8 @@ use ibex::session::Lane;
 use ibex::store::keys::ServerKeys;
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{
-    Agent, AgentStatus, IdentityStore, InsertOutcome, ListFilter, ListPage, MemoryStore, Org,
-    OrgStatus, StoreError,
+    Agent, AgentStatus, IdentityStore, ListFilter, ListPage, MemoryStore, Org, OrgStatus,
+    StoreError,
 };
 use ibex::tasks::Tasks;
 use jiff::Timestamp;
@@ -255,6 +255,7 @@ async fn agent(store: &SqliteStore) -> PartitionKey {
             org,
             name,
             status: AgentStatus::Active,
+            capture: ibex::store::CaptureScope::Off,
             created_at,
         })
         .await
@@ -408,10 +409,6 @@ const READ_ONLY: StoreError = StoreError::Missing("memory");
 
 #[async_trait]
 impl MemoryStore for Notes {
-    async fn insert_memories(&self, _: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError> {
-        Err(READ_ONLY)
-    }
-
     async fn memory_by_hash(
         &self,
         _: &PartitionKey,

@@ -95,6 +95,10 @@ uuid_id!(
     MemoryId
 );
 uuid_id!(
+    /// A question about two memories that waits for a decision.
+    EscalationId
+);
+uuid_id!(
     /// An access token (not its secret).
     TokenId
 );

@@ -58,6 +58,8 @@ pub(crate) fn note(
         pinned: false,
         status: Status::Active,
         revision: 1,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: content_hash(i),
         retrieval_count: 0,
         votes_useful: 0,

@@ -18,6 +18,7 @@ use crate::auth::jwt::{KeySetError, KeySetSource};
 use crate::auth::pat::TokenKey;
 use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
+use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::{Embedder, StaticMiniLm};
 use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings};
 use crate::memory::write::idempotency::Claims;
@@ -99,8 +100,11 @@ pub struct Shared {
     pub uses: Uses,
     /// Frozen sessions.
     pub sessions: Sessions,
+    /// Turns that become memory.
+    pub capture: Capture,
     /// Keyed writes that are under way.
     pub claims: Claims,
+
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
     applied: AtomicI64,
@@ -217,6 +221,7 @@ impl App {
             inflight: InFlight::new(&config.server),
             metrics,
             claims: Claims::default(),
+            capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
             applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
@@ -243,6 +248,9 @@ impl App {
         self.tasks.spawn(uses::flush(self.clone()));
         self.tasks.spawn(sessions::records::write(self.clone()));
         self.tasks.spawn(retire::retire(self.clone()));
+        for _ in 0..self.config.capture.workers {
+            self.tasks.spawn(capture::work(self.clone()));
+        }
         let counter = self.counter.clone();
         // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
         let warming = tokio::task::spawn_blocking(move || counter.warm());

@@ -1,4 +1,5 @@
-//! What is deleted because its time is over: sessions that nobody uses, and ledger entries that no repetition can ask for any more.
+//! What is deleted because its time is over: sessions that nobody uses, ledger entries that no
+//! repetition can ask for any more, and dead letters that nobody has read.
 
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ pub(super) async fn retire(app: App) {
         if let Err(error) = ledger(&app).await {
             tracing::warn!("old ledger entries could not be deleted: {error}");
         }
+        if let Err(error) = letters(&app).await {
+            tracing::warn!("old dead letters could not be deleted: {error}");
+        }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
             () = app.tasks.stopping() => return,
@@ -43,5 +47,16 @@ async fn ledger(app: &App) -> Result<(), StoreError> {
         return Ok(());
     };
     while app.store.prune_ledger(before, AT_ONCE).await? == AT_ONCE as u64 {}
+    Ok(())
+}
+
+/// How long a dead letter is kept.
+const LETTERS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+async fn letters(app: &App) -> Result<(), StoreError> {
+    let Ok(before) = app.clock.now().checked_sub(LETTERS_KEPT) else {
+        return Ok(());
+    };
+    while app.store.prune_dead_letters(before, AT_ONCE).await? == AT_ONCE as u64 {}
     Ok(())
 }

@@ -14,7 +14,7 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::ids::{AgentId, OrgId, TokenId};
-use crate::store::AgentStatus;
+use crate::store::{AgentStatus, CaptureScope};
 
 use super::TokenClaims;
 use super::pat::Digest;
@@ -188,9 +188,12 @@ impl TokenCache {
 
 type AgentKey = (OrgId, AgentId);
 
-/// Statuses of agents, and which agents an organisation does not have.
+/// An agent's status, and what of its conversations becomes memory.
+pub(in crate::auth) type AgentStanding = (AgentStatus, CaptureScope);
+
+/// The standing of agents, and which agents an organisation does not have.
 pub(in crate::auth) struct AgentCache {
-    known: Shelf<AgentKey, AgentStatus>,
+    known: Shelf<AgentKey, AgentStanding>,
     unknown: Shelf<AgentKey, ()>,
     ttl: Duration,
 }
@@ -205,7 +208,7 @@ impl AgentCache {
     }
 
     /// The agent's status, or that there is no such agent in the organisation.
-    pub(in crate::auth) fn get(&self, key: AgentKey) -> Option<Option<AgentStatus>> {
+    pub(in crate::auth) fn get(&self, key: AgentKey) -> Option<Option<AgentStanding>> {
         let now = Instant::now();
         self.known
             .get(&key, now)
@@ -224,7 +227,7 @@ impl AgentCache {
         &self,
         tickets: Tickets,
         key: AgentKey,
-        status: Option<AgentStatus>,
+        status: Option<AgentStanding>,
     ) {
         if self.ttl.is_zero() {
             return;
@@ -262,7 +265,7 @@ mod tests {
     use crate::auth::testing::start;
     use crate::auth::{Permissions, TokenClaims};
     use crate::ids::{AgentId, OrgId, TokenId};
-    use crate::store::AgentStatus;
+    use crate::store::{AgentStatus, CaptureScope};
 
     const DIGEST: [u8; 32] = [1; 32];
 
@@ -296,7 +299,7 @@ mod tests {
     async fn an_agent_read_before_its_change_is_not_kept() {
         let cache = AgentCache::new(10, Duration::from_secs(30));
         let key = (OrgId::new(), AgentId::new());
-        for status in [Some(AgentStatus::Active), None] {
+        for status in [Some((AgentStatus::Active, CaptureScope::User)), None] {
             let before = cache.tickets();
             cache.remove(key);
             cache.keep(before, key, status);

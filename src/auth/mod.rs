@@ -23,5 +23,5 @@ pub use claims::TokenClaims;
 pub use credential::{Credential, Secret};
 pub use operator::{OperatorError, operator_principal};
 pub use permissions::Permissions;
-pub use principal::{Principal, Scope};
+pub use principal::{HistoryRight, Principal, ReviewRight, Scope};
 pub use verifier::{AuthError, BindError, Cause, Verifier};

@@ -29,6 +29,10 @@ permissions! {
     MEMORY_BULK_EXPORT = 3, "MemoryBulkExport";
     /// Write memories that every user of the agent sees.
     MEMORY_WRITE_SHARED = 4, "MemoryWriteShared";
+    /// See what is held for review, and decide: quarantined memories and open questions.
+    MEMORY_REVIEW = 5, "MemoryReview";
+    /// Rank a search by weights of one's own.
+    MEMORY_WEIGHTS = 6, "MemoryWeights";
     /// Read directives.
     DIRECTIVE_READ = 8, "DirectiveRead";
     /// Add directive versions.

@@ -3,6 +3,7 @@
 use crate::ids::{AgentId, OrgId, TokenId, UserId};
 
 use super::Permissions;
+use crate::store::CaptureScope;
 
 /// Whose memories may be read or written: one agent of one organisation, and at most one of its users.
 ///
@@ -38,6 +39,30 @@ impl Scope {
     }
 }
 
+/// The right to see what was: memories that are replaced, or outside their validity. It belongs to those who write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryRight(());
+
+/// The right to see what is held for review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReviewRight(());
+
+#[cfg(test)]
+impl HistoryRight {
+    /// The right without a check, for tests of what lies behind the gates.
+    pub(crate) fn for_test() -> Self {
+        Self(())
+    }
+}
+
+#[cfg(test)]
+impl ReviewRight {
+    /// The right without a check, for tests of what lies behind the gates.
+    pub(crate) fn for_test() -> Self {
+        Self(())
+    }
+}
+
 #[cfg(test)]
 impl Scope {
     /// A scope without a check, for tests of what lies behind the gates.
@@ -52,6 +77,7 @@ pub struct Principal {
     scope: Scope,
     token: TokenId,
     permissions: Permissions,
+    capture: CaptureScope,
 }
 
 impl Principal {
@@ -60,7 +86,19 @@ impl Principal {
             scope,
             token,
             permissions,
+            capture: CaptureScope::Off,
         }
+    }
+
+    /// The same, for an agent whose conversations become memory.
+    pub(in crate::auth) fn capturing(self, capture: CaptureScope) -> Self {
+        Self { capture, ..self }
+    }
+
+    /// What of the agent's conversations becomes memory.
+    #[must_use]
+    pub fn capture(&self) -> CaptureScope {
+        self.capture
     }
 
     /// What this principal may read and write.
@@ -91,6 +129,20 @@ impl Principal {
     #[must_use]
     pub fn may(&self, needed: Permissions) -> bool {
         self.permissions.holds(needed)
+    }
+
+    /// The right to read history, for those who may write.
+    #[must_use]
+    pub fn history(&self) -> Option<HistoryRight> {
+        self.may(Permissions::MEMORY_WRITE)
+            .then_some(HistoryRight(()))
+    }
+
+    /// The right to read what is held for review.
+    #[must_use]
+    pub fn review(&self) -> Option<ReviewRight> {
+        self.may(Permissions::MEMORY_REVIEW)
+            .then_some(ReviewRight(()))
     }
 
     /// The held permissions.

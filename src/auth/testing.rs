@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use crate::config::{AuthConfig, IssuerConfig, KeyConfig};
 use crate::ids::{AgentId, OrgId, TokenId};
 use crate::seams::{Clock, Entropy, EntropyError};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError, StoredToken};
+use crate::store::{
+    Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus, StoreError, StoredToken,
+};
 
 use super::jwt::{KeySetError, KeySetSource};
 use super::pat::{IssuedToken, NewToken, TokenKey, issue};
@@ -52,6 +54,7 @@ impl TestStore {
             org,
             name: "agent".to_owned(),
             status,
+            capture: CaptureScope::Off,
             created_at: start(),
         };
         self.agents.lock().insert(agent.id, agent.clone());
@@ -124,6 +127,17 @@ impl IdentityStore for TestStore {
             .filter(|agent| agent.org == org)
             .cloned()
             .collect())
+    }
+    async fn set_agent_capture(
+        &self,
+        _: OrgId,
+        id: AgentId,
+        capture: CaptureScope,
+    ) -> Result<(), StoreError> {
+        let mut agents = self.agents.lock();
+        let agent = agents.get_mut(&id).ok_or(StoreError::Missing("agent"))?;
+        agent.capture = capture;
+        Ok(())
     }
     async fn set_agent_status(
         &self,

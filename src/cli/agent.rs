@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::ids::{AgentId, OrgId};
-use crate::store::{Agent, AgentStatus};
+use crate::store::{Agent, AgentStatus, CaptureScope};
 
 use super::args::AgentChoice;
 use super::desk::readable;
@@ -29,6 +29,15 @@ pub enum AgentCommand {
         #[arg(long, value_name = "ORG")]
         org: Option<String>,
     },
+    /// Change what of an agent's conversations becomes memory
+    SetCapture {
+        /// off, user (each user's own) or agent (seen by every user of the agent)
+        #[arg(value_parser = capture)]
+        capture: CaptureScope,
+        /// The agent.
+        #[command(flatten)]
+        choice: AgentChoice,
+    },
     /// Change whether an agent may be used
     SetStatus {
         /// active, paused, suspended or archived
@@ -38,6 +47,10 @@ pub enum AgentCommand {
         #[command(flatten)]
         choice: AgentChoice,
     },
+}
+
+fn capture(text: &str) -> Result<CaptureScope, &'static str> {
+    CaptureScope::parse(text).ok_or("must be off, user or agent")
 }
 
 fn status(text: &str) -> Result<AgentStatus, &'static str> {
@@ -50,6 +63,7 @@ struct AgentRecord {
     org_id: OrgId,
     name: String,
     status: AgentStatus,
+    capture: CaptureScope,
     created_at: Timestamp,
 }
 
@@ -60,19 +74,21 @@ impl From<Agent> for AgentRecord {
             org_id: agent.org,
             name: agent.name,
             status: agent.status,
+            capture: agent.capture,
             created_at: agent.created_at,
         }
     }
 }
 
 impl Record for AgentRecord {
-    const HEADERS: &'static [&'static str] = &["ID", "NAME", "STATUS", "CREATED"];
+    const HEADERS: &'static [&'static str] = &["ID", "NAME", "STATUS", "CAPTURE", "CREATED"];
 
     fn cells(&self) -> Vec<String> {
         vec![
             self.id.to_string(),
             self.name.clone(),
             self.status.as_str().to_owned(),
+            self.capture.as_str().to_owned(),
             minute(self.created_at),
         ]
     }
@@ -104,6 +120,14 @@ pub async fn run(
                     .collect::<Vec<_>>(),
             )?;
         }
+        AgentCommand::SetCapture { capture, choice } => {
+            let agent = desk.chosen(&choice).await?;
+            desk.store
+                .set_agent_capture(agent.org, agent.id, capture)
+                .await?;
+            let sentence = format!("agent {} captures: {}", agent.id, capture.as_str());
+            out.one(&AgentRecord::from(Agent { capture, ..agent }), sentence)?;
+        }
         AgentCommand::SetStatus { status, choice } => {
             let agent = desk.chosen(&choice).await?;
             desk.store
@@ -126,6 +150,7 @@ pub(super) async fn create(desk: &Desk<'_>, org: OrgId, name: String) -> Result<
         org,
         name: readable(name)?,
         status: AgentStatus::Active,
+        capture: CaptureScope::Off,
         created_at: desk.clock.now(),
     };
     desk.store.create_agent(agent.clone()).await?;

@@ -266,7 +266,12 @@ async fn remember(app: &App, who: &Principal) -> Result<(), CliError> {
         outcome.map_err(|e| failed(&e))?;
     }
     // The first search loads the partition; nobody's first request shall wait for that.
-    recall::search(app, who, QUESTION, 1, &[])
+    let asked = recall::Asked {
+        text: QUESTION,
+        limit: 1,
+        ..recall::Asked::default()
+    };
+    recall::search(app, who, &asked)
         .await
         .map_err(|e| failed(&e.message))?;
     Ok(())

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::ids::{MemoryId, UserId};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
-use crate::store::{Agent, ListFilter};
+use crate::store::{Agent, ListFilter, Matching, Reading};
 
 use super::args::{MemoryAddArgs, MemoryImportArgs, MemorySearchArgs, ScopeChoice};
 use super::output::{Record, minute};
@@ -61,15 +61,9 @@ pub struct MemoryForgetArgs {
 }
 
 fn status(text: &str) -> Result<Status, &'static str> {
-    let all = [
-        Status::Active,
-        Status::Superseded,
-        Status::Quarantined,
-        Status::Forgotten,
-    ];
-    all.into_iter()
-        .find(|status| status.as_str() == text)
-        .ok_or("must be active, superseded, quarantined or forgotten")
+    Status::parse(text)
+        .filter(|status| *status != Status::Forgotten)
+        .ok_or("must be active, superseded or quarantined")
 }
 
 /// A memory as the commands show it.
@@ -158,11 +152,21 @@ pub async fn list(
     out: &mut Out<'_>,
 ) -> Result<(), CliError> {
     let agent = desk.chosen(&args.scope.choice).await?;
+    let who = desk.principal(&args.scope).await?;
+    let reading = match args.status {
+        Some(Status::Quarantined) => who.review().map(Reading::Review),
+        _ => who.history().map(Reading::History),
+    };
     let filter = ListFilter {
+        // The operator has every right.
+        reading: reading.unwrap_or(Reading::Current(desk.clock.now())),
         after: args.after,
         limit: args.limit,
-        status: args.status,
-        category: args.label,
+        matching: Matching {
+            status: args.status,
+            category: args.label,
+            ..Matching::default()
+        },
     };
     let page = desk
         .store

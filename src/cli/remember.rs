@@ -6,8 +6,8 @@ use serde_json::value::to_raw_value;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::ids::UserId;
-use crate::memory::Category;
 use crate::memory::write::{WriteError, write};
+use crate::memory::{Category, Status};
 use crate::request::context::plan::Components;
 use crate::request::context::recall;
 
@@ -67,9 +67,15 @@ pub(super) async fn add(
         .await
         .pop()
         .unwrap_or(Err(WriteError::StoreUnavailable));
-    let memory = outcome.map_err(|e| refused(&e.into()))?;
-    let sentence = format!("memory {} is stored", memory.id);
-    Ok(out.one(&MemoryRecord::from((*memory).clone()), sentence)?)
+    let written = outcome.map_err(|e| refused(&e.into()))?;
+    let memory = &written.memory;
+    let stands = match memory.status {
+        Status::Quarantined => "waits for review",
+        Status::Superseded => "is stored as history: a newer one replaces it",
+        Status::Active | Status::Forgotten => "is stored",
+    };
+    let sentence = format!("memory {} {stands}", memory.id);
+    Ok(out.one(&MemoryRecord::from(memory.clone()), sentence)?)
 }
 
 /// One result, with what the search thinks of it.
@@ -125,7 +131,12 @@ pub(super) async fn search(
         return Err(CliError::Usage("the query must not be empty".to_owned()));
     }
     let who = desk.principal(&args.scope).await?;
-    let found = recall::search(app, &who, &args.query, args.limit, &[])
+    let asked = recall::Asked {
+        text: &args.query,
+        limit: args.limit,
+        ..recall::Asked::default()
+    };
+    let found = recall::search(app, &who, &asked)
         .await
         .map_err(|e| refused(&e))?;
     let records: Vec<FoundRecord> = found

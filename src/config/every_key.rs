@@ -8,10 +8,10 @@ use crate::ids::OrgId;
 use crate::tokens::Family;
 
 use super::{
-    AuthConfig, AuthStyle, Config, ContextConfig, Effect, Environment, IssuerConfig, KeyConfig,
-    KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig, ProviderConfig,
-    RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole,
-    UpstreamConfig,
+    AuthConfig, AuthStyle, CaptureConfig, Config, ContextConfig, Effect, Environment, IssuerConfig,
+    KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig, ModelConfig, PolicyConfig,
+    ProviderConfig, RateLimitConfig, RecallPlace, RuleConfig, ServerConfig, SessionConfig,
+    StoreConfig, SystemRole, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -41,6 +41,7 @@ pub(super) fn every_key() -> Config {
         context: ContextConfig::default(),
         session: SessionConfig::default(),
         memory: MemoryConfig::default(),
+        capture: CaptureConfig::default(),
     }
 }
 

@@ -22,6 +22,7 @@ mod validate;
 mod fault;
 
 mod auth;
+mod capture;
 mod context;
 mod limits;
 mod memory;
@@ -39,9 +40,10 @@ pub use load::{Loaded, load};
 pub use validate::validate;
 
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
+pub use capture::CaptureConfig;
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use limits::{LimitOverride, RateLimitConfig};
-pub use memory::MemoryConfig;
+pub use memory::{ClassifierConfig, MemoryConfig, PiiConfig, Uncertain};
 pub use policy::{Effect, PolicyConfig, RuleConfig};
 pub use providers::{
     AuthStyle, ModelConfig, ProviderConfig, RecallPlace, SystemRole, UpstreamConfig,
@@ -98,6 +100,8 @@ pub struct Config {
     pub session: SessionConfig,
     /// Memory limits.
     pub memory: MemoryConfig,
+    /// Memory from conversations.
+    pub capture: CaptureConfig,
 }
 
 #[cfg(test)]

@@ -3,7 +3,11 @@
 
 pub mod embedder;
 pub mod search;
+pub mod pii;
+pub mod claims;
 pub mod write;
+pub mod capture;
+mod strip;
 mod escape;
 
 use std::fmt;
@@ -123,6 +127,20 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every status.
+    pub const ALL: [Self; 4] = [
+        Self::Active,
+        Self::Superseded,
+        Self::Quarantined,
+        Self::Forgotten,
+    ];
+
+    /// The status with this stored name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
     /// The stored and wire name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -147,6 +165,11 @@ pub struct Source {
     /// The position inside that conversation, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
+}
+
+impl Source {
+    /// The kind of what was captured from a conversation: nobody wrote it, so what was forgotten does not come back as this.
+    pub const CAPTURE: &str = "capture";
 }
 
 impl Default for Source {
@@ -188,6 +211,10 @@ pub struct Memory {
     pub status: Status,
     /// Store-wide revision of the last change of this row; grows with every change.
     pub revision: i64,
+    /// Store-wide revision of the last change of its text; 0 when it is as it was first written.
+    pub text_revision: i64,
+    /// The memories that it replaced when it was written: an injected block names them.
+    pub supersedes: Box<[MemoryId]>,
     /// SHA-256 of the normalised content.
     pub content_hash: [u8; 32],
     /// How often it was injected or written again.

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::app::App;
 use crate::limits::SlotHeld;
+use crate::memory::capture::Turn;
 use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
 use crate::openai::{Tap, TapReport};
@@ -35,6 +36,8 @@ pub struct Told<'a> {
     pub resolved: Resolved,
     /// What was injected.
     pub attached: Attached,
+    /// What may become memory once the answer has ended.
+    pub capture: Option<Box<Turn>>,
 }
 
 /// Makes the response of a chat request.
@@ -47,6 +50,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
         valid,
         resolved,
         attached,
+        capture,
     } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
@@ -60,6 +64,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
     valid.release();
     let slot = counted.take_slot();
+    let capture = capture.filter(|_| answer.head.status.is_success());
     let mut response = relayed(
         app,
         answer,
@@ -69,6 +74,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             provider,
             slot,
             stream,
+            capture,
             checkpoint: attached.checkpoint().cloned(),
             estimate: model.zip(attached.estimate()),
         },
@@ -102,6 +108,7 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             provider,
             slot,
             stream,
+            capture: None,
             checkpoint: None,
             estimate: None,
         },
@@ -188,6 +195,7 @@ struct Closing {
     provider: String,
     slot: Option<SlotHeld>,
     stream: bool,
+    capture: Option<Box<Turn>>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<(String, Estimate)>,
 }
@@ -237,6 +245,11 @@ impl Ending for Closing {
         let ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.check(end, usage, ms);
         self.learn(usage);
+        if end == StreamEnd::Complete
+            && let Some(turn) = self.capture.take()
+        {
+            self.app.capture.offer(&self.app, *turn);
+        }
         tracing::info!(
             request_id = self.request.id.as_str(),
             trace_id = &*self.request.trace,

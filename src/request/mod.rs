@@ -15,6 +15,7 @@ pub mod resolution;
 pub mod context;
 pub mod handoff;
 pub mod relay;
+mod capture;
 pub mod answer;
 pub mod pass_through;
 
@@ -64,6 +65,7 @@ pub async fn handle(
     trail.carry(resolved.told());
     trail.enter(Stage::Context);
     let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
+    let capture = capture::turn(app, bound.principal(), headers, (&valid, &resolved));
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
     let call = handoff::send(app, &valid.route.provider, headers, outgoing);
@@ -81,6 +83,7 @@ pub async fn handle(
             valid,
             resolved,
             attached,
+            capture,
         },
     ))
 }

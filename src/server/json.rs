@@ -134,16 +134,19 @@ pub(super) fn invalid(error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// Parses the query string as `T`.
+/// Parses the request's query string as `T`.
 pub(super) fn query<T: DeserializeOwned>(head: &Parts) -> Result<T, ApiError> {
-    axum::extract::Query::<T>::try_from_uri(&head.uri)
-        .map(|q| q.0)
-        .map_err(|_| {
-            ApiError::new(
-                Code::ValidationError,
-                "the query string has an unknown or wrongly typed parameter",
-            )
-        })
+    query_of(head.uri.query().unwrap_or_default())
+}
+
+/// Parses a query string as `T`.
+pub(super) fn query_of<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
+    serde_urlencoded::from_str(text).map_err(|_| {
+        ApiError::new(
+            Code::ValidationError,
+            "the query string has an unknown or wrongly typed parameter",
+        )
+    })
 }
 
 /// A failing store, as the management routes tell it.

@@ -17,12 +17,15 @@ use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
 pub use refinery::{
-    LedgerEntry, LedgerKey, LedgerMember, LedgerOutcome, LedgerRow, Refined, RefineryStore,
+    Committed, Decider, Draft, Edit, Edited, Effect, Escalation, EscalationStatus, LedgerEntry,
+    LedgerKey, LedgerMember, LedgerOutcome, LedgerRow, Refined, RefineryStore, Relation,
+    Settlement, StoredRelation, Verdict,
 };
 pub use sessions::{SessionStore, StoredState};
 pub use types::{
-    Agent, AgentStatus, Change, ChangeKind, DirectiveMode, DirectiveVersion, InsertOutcome,
-    ListFilter, ListPage, NewDirective, Org, OrgStatus, StoredToken,
+    Agent, AgentStatus, CaptureScope, Change, ChangeKind, DeadLetter, DirectiveMode,
+    DirectiveVersion, ListFilter, ListPage, Matching, NewDirective, Org, OrgStatus, Reading,
+    StoredToken,
 };
 
 /// Why the store could not answer. It never carries row contents.
@@ -71,6 +74,13 @@ pub trait IdentityStore: Send + Sync {
         org: OrgId,
         id: AgentId,
         status: AgentStatus,
+    ) -> Result<(), StoreError>;
+    /// Says what of an agent's conversations becomes memory.
+    async fn set_agent_capture(
+        &self,
+        org: OrgId,
+        id: AgentId,
+        capture: CaptureScope,
     ) -> Result<(), StoreError>;
     /// Stores a token's digest and claims.
     async fn create_token(&self, token: StoredToken) -> Result<(), StoreError>;
@@ -135,13 +145,6 @@ pub trait DirectiveStore: Send + Sync {
 /// Memories.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// Inserts memories in one transaction, in order: all of them or, after an error, none. A memory whose partition already holds an
-    /// active row with the same content hash, also one earlier in the batch, is not inserted: that row's retrieval count and
-    /// `updated_at` are bumped and its identifier returned. `Memory::revision` is set by the store; times are kept to the microsecond.
-    async fn insert_memories(
-        &self,
-        memories: Vec<Memory>,
-    ) -> Result<Vec<InsertOutcome>, StoreError>;
     /// The active memory of this partition with this content hash.
     async fn memory_by_hash(
         &self,

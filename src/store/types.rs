@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::Permissions;
-use crate::ids::{AgentId, MemoryId, OrgId, TokenId, UserId};
-use crate::memory::{Memory, PartitionKey, Status};
+use crate::auth::{HistoryRight, Permissions, ReviewRight};
+use crate::ids::{AgentId, MemoryId, OrgId, SessionId, TokenId, UserId};
+use crate::memory::{Category, Memory, PartitionKey, Status};
 
 macro_rules! stored_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -31,6 +31,8 @@ macro_rules! stored_enum {
     };
 }
 
+pub(super) use stored_enum;
+
 stored_enum!(
     /// Whether an organisation may use the service.
     OrgStatus {
@@ -52,6 +54,18 @@ stored_enum!(
         Suspended = "suspended",
         /// Out of use for good.
         Archived = "archived",
+    }
+);
+
+stored_enum!(
+    /// What of an agent's conversations becomes memory.
+    CaptureScope {
+        /// Nothing.
+        Off = "off",
+        /// What a user says becomes that user's memory; requests without a user are not captured.
+        User = "user",
+        /// What anybody says becomes memory that every user of the agent sees.
+        Agent = "agent",
     }
 );
 
@@ -91,6 +105,8 @@ pub struct Agent {
     pub name: String,
     /// Status.
     pub status: AgentStatus,
+    /// What of its conversations becomes memory.
+    pub capture: CaptureScope,
     /// Creation time.
     pub created_at: Timestamp,
 }
@@ -158,32 +174,78 @@ pub struct NewDirective {
     pub created_at: Timestamp,
 }
 
-/// What became of one memory of a batch.
+/// A turn from which nothing could be captured, for good. It holds no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Where it would have gone.
+    pub partition: PartitionKey,
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn's place in it.
+    pub turn: u32,
+    /// What failed: `agent`, `model` or `store`.
+    pub reason: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it was given up.
+    pub at: Timestamp,
+}
+
+/// Which of a partition's memories a read may return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InsertOutcome {
-    /// Stored, at this revision.
-    Inserted {
-        /// The row's revision.
-        revision: i64,
-    },
-    /// An active row of the partition has the same content.
-    Duplicate {
-        /// That row.
-        existing: MemoryId,
-    },
+pub enum Reading {
+    /// The active ones that are valid at this time.
+    Current(Timestamp),
+    /// Also those that are replaced, and those that are not valid yet or any more.
+    History(HistoryRight),
+    /// The ones that wait for review, and no others.
+    Review(ReviewRight),
+}
+
+impl Reading {
+    /// Whether it may return this memory.
+    #[must_use]
+    pub fn allows(self, memory: &Memory) -> bool {
+        match self {
+            Self::Current(now) => memory.is_current(now),
+            Self::History(_) => matches!(memory.status, Status::Active | Status::Superseded),
+            Self::Review(_) => memory.status == Status::Quarantined,
+        }
+    }
 }
 
 /// Which memories to list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ListFilter {
+    /// What may be seen at all.
+    pub reading: Reading,
     /// Rows after this one (a memory id from a former page).
     pub after: Option<MemoryId>,
     /// At most this many rows.
     pub limit: usize,
-    /// Only this status; without it every status but `forgotten`.
+    /// Only what matches.
+    pub matching: Matching,
+}
+
+/// What a memory must be to be listed; what is absent is not asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Matching {
+    /// This status, of those that the reading allows.
     pub status: Option<Status>,
-    /// Only memories with this label.
-    pub category: Option<crate::memory::Category>,
+    /// With this label.
+    pub category: Option<Category>,
+    /// Pinned or not.
+    pub pinned: Option<bool>,
+    /// From this conversation.
+    pub session: Option<String>,
+    /// From this kind of source.
+    pub source: Option<String>,
+    /// Valid from this time or later.
+    pub from: Option<Timestamp>,
+    /// Valid from a time before this one.
+    pub until: Option<Timestamp>,
+    /// Members of the client's own object that have these values: a text, or a number or truth value as JSON writes it.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// A page of memories.

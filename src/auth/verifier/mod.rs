@@ -17,7 +17,7 @@ use crate::ids::{AgentId, OrgId, TokenId, UserId};
 use crate::seams::Clock;
 use crate::store::{AgentStatus, ChangeKind, IdentityStore, OrgStatus, StoreError};
 
-use super::cache::{AgentCache, Refusal, TokenCache};
+use super::cache::{AgentCache, AgentStanding, Refusal, TokenCache};
 use super::jwt::{self, AuthSetupError, Issuers, JwtError, KeySetError, KeySetSource};
 use super::pat::{self, Digest, TokenKey};
 use super::{Credential, Permissions, Principal, Scope, TokenClaims};
@@ -245,20 +245,27 @@ impl Verifier {
             }
             (None, named) => named,
         };
-        match self.agent_status(claims.org, agent).await? {
-            None => Err(BindError::AgentNotAuthorized),
-            Some(AgentStatus::Active) => Ok(Principal::new(
-                Scope::new(claims.org, agent, user),
-                claims.token,
-                claims.permissions,
-            )),
-            Some(AgentStatus::Paused | AgentStatus::Suspended | AgentStatus::Archived) => {
+        let standing = self.agent_standing(claims.org, agent).await?;
+        let Some((status, capture)) = standing else {
+            return Err(BindError::AgentNotAuthorized);
+        };
+        match status {
+            AgentStatus::Active => {
+                let scope = Scope::new(claims.org, agent, user);
+                let principal = Principal::new(scope, claims.token, claims.permissions);
+                Ok(principal.capturing(capture))
+            }
+            AgentStatus::Paused | AgentStatus::Suspended | AgentStatus::Archived => {
                 Err(BindError::AgentSuspended)
             }
         }
     }
 
-    async fn agent_status(&self, org: OrgId, agent: AgentId) -> Result<Option<AgentStatus>, Cause> {
+    async fn agent_standing(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+    ) -> Result<Option<AgentStanding>, Cause> {
         if let Some(kept) = self.agents.get((org, agent)) {
             return Ok(kept);
         }
@@ -267,11 +274,11 @@ impl Verifier {
             .await
             .map_err(|_| Cause::TimedOut)??;
         // The store promises this; a wrong answer here would cross tenants, so it is checked as well.
-        let status = found
+        let standing = found
             .filter(|row| row.org == org && row.id == agent)
-            .map(|row| row.status);
-        self.agents.keep(tickets, (org, agent), status);
-        Ok(status)
+            .map(|row| (row.status, row.capture));
+        self.agents.keep(tickets, (org, agent), standing);
+        Ok(standing)
     }
 
     /// Forgets what a change may have made untrue. A change of a JWT's identifier is its revocation, since no row stands behind it.

@@ -140,7 +140,9 @@ impl Import<'_> {
             match outcome {
                 Ok(_) => self.standing.tally.imported += 1,
                 Err(WriteError::Duplicate(_)) => self.standing.tally.duplicates += 1,
-                Err(error @ WriteError::Invalid(_)) => {
+                Err(
+                    error @ (WriteError::Invalid(_) | WriteError::OwnText | WriteError::Tombstoned),
+                ) => {
                     self.failed(number, &hinted(&reason(&ApiError::from(error))))?;
                 }
                 // Not the line's fault: the batch is tried again when the import goes on.
@@ -149,6 +151,7 @@ impl Import<'_> {
                     | WriteError::StoreUnavailable
                     | WriteError::LedgerUnavailable
                     | WriteError::Settled
+                    | WriteError::Stale
                     | WriteError::Forgotten),
                 ) => {
                     return Err(CliError::Failed(format!(

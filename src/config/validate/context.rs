@@ -1,6 +1,6 @@
 //! Context assembly and memory limits.
 
-use super::super::{ContextConfig, Layout, MemoryConfig, SessionConfig};
+use super::super::{CaptureConfig, ContextConfig, Layout, MemoryConfig, SessionConfig};
 use super::Faults;
 use crate::tokens::Counter;
 
@@ -121,10 +121,40 @@ pub(super) fn session(session: &SessionConfig, faults: &mut Faults) {
     }
 }
 
+pub(super) fn capture(capture: &CaptureConfig, faults: &mut Faults) {
+    for (key, is_zero, effect) in [
+        ("queue", capture.queue == 0, "0 would drop every turn"),
+        (
+            "workers",
+            capture.workers == 0,
+            "0 would leave every turn waiting",
+        ),
+        ("attempts", capture.attempts == 0, "0 would try no turn"),
+        (
+            "timeout_ms",
+            capture.timeout_ms == 0,
+            "0 would leave no time for an answer",
+        ),
+    ] {
+        faults.require(!is_zero, format!("capture.{key}"), effect);
+    }
+}
+
 /// A few thousand memories; less is a mistaken unit rather than a wish.
 const LEAST_INDEX_BYTES: usize = 16 << 20;
 
 pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
+    // Written so that NaN fails.
+    faults.require(
+        (0.0..=1.0).contains(&memory.pii.threshold),
+        "memory.pii.threshold",
+        "must be 0 to 1",
+    );
+    faults.require(
+        memory.classifier.timeout_ms > 0,
+        "memory.classifier.timeout_ms",
+        "0 would leave no time for an answer; empty the model to have no classifier",
+    );
     for (key, value) in [
         ("max_content_chars", memory.max_content_chars),
         ("max_batch", memory.max_batch),

@@ -21,6 +21,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     context::context(&config.context, &mut faults);
     context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);
+    context::capture(&config.capture, &mut faults);
     providers::providers(config, &mut faults);
     providers::models(config, &mut faults);
     providers::rules(&config.policy, &mut faults);

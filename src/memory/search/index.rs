@@ -135,6 +135,17 @@ impl Index {
         slots.map(|slot| slot.partition.len()).sum()
     }
 
+    /// One partition, loaded. It is no use that others would have to leave for: a writer looks at it.
+    pub(super) async fn partition(
+        &self,
+        key: &PartitionKey,
+        deadline: Instant,
+    ) -> Result<Arc<Partition>, SearchError> {
+        let slot = self.slots.slot(key);
+        slot.loaded(deadline).await?;
+        Ok(Arc::clone(&slot.partition))
+    }
+
     /// Drops every partition.
     pub fn invalidate_all(&self) {
         self.slots.drop_all();

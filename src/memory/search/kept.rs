@@ -25,6 +25,7 @@ pub(super) struct Kept {
     pub(super) content: Box<str>,
     pub(super) revision: i64,
     pub(super) pinned: bool,
+    text_revision: i64,
     content_hash: [u8; 32],
     observed_at: i64,
     created_at: i64,
@@ -45,6 +46,7 @@ struct Details {
     source: Source,
     more_labels: Box<[Label]>,
     metadata: Option<Box<str>>,
+    supersedes: Box<[MemoryId]>,
 }
 
 impl Kept {
@@ -55,12 +57,14 @@ impl Kept {
             source: memory.source,
             more_labels: labels.collect(),
             metadata: memory.metadata.map(|json| json.get().into()),
+            supersedes: memory.supersedes,
         };
         Self {
             id: memory.id,
             content: (&*memory.content).into(),
             revision: memory.revision,
             pinned: memory.pinned,
+            text_revision: memory.text_revision,
             content_hash: memory.content_hash,
             observed_at: memory.observed_at.map_or(NEVER, Timestamp::as_microsecond),
             created_at: memory.created_at.as_microsecond(),
@@ -93,6 +97,8 @@ impl Kept {
             pinned: self.pinned,
             status: Status::Active,
             revision: self.revision,
+            text_revision: self.text_revision,
+            supersedes: details.map_or_else(Box::default, |details| details.supersedes.clone()),
             content_hash: self.content_hash,
             retrieval_count: self.retrieval_count,
             votes_useful: self.votes_useful,
@@ -139,7 +145,10 @@ impl Kept {
 
 impl Details {
     fn are_usual(&self) -> bool {
-        self.more_labels.is_empty() && self.metadata.is_none() && self.source == Source::default()
+        self.more_labels.is_empty()
+            && self.metadata.is_none()
+            && self.supersedes.is_empty()
+            && self.source == Source::default()
     }
 
     fn metadata(&self) -> Option<Arc<RawValue>> {
@@ -153,6 +162,7 @@ impl Details {
             + self.source.kind.capacity()
             + self.source.session.as_ref().map_or(0, String::capacity)
             + size_of_val(&*self.more_labels)
+            + size_of_val(&*self.supersedes)
             + self.metadata.as_ref().map_or(0, |json| json.len())
     }
 }

@@ -38,6 +38,7 @@ mod fusion;
 mod slots;
 mod hot;
 mod index;
+mod near;
 pub mod standing;
 
 use std::borrow::Cow;
@@ -53,6 +54,7 @@ use crate::store::StoreError;
 pub use fusion::{Weights, search_partitions, search_weighted};
 pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
+pub use near::{Alike, Nearness};
 pub use partition::Partition;
 
 use partition::Interrupted;

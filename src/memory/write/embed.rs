@@ -1,4 +1,4 @@
-//! Stage 3, embed: takes new memories, yields them with their vector and token counts. A failure stores nothing.
+//! Stage 4, embed: takes new memories, yields them with their vector and token counts. A failure stores nothing.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::memory::embedder::EmbedError;
 use crate::memory::{Embedding, escape};
 use crate::tokens::TokenCounts;
 
-use super::{Batch, Member, WriteError};
+use super::{Batch, WriteError};
 
 /// Texts that are embedded without a pause. Embedding is CPU work on a thread that requests run on: eight texts of the greatest length
 /// are a fraction of what a whole batch may be.
@@ -16,10 +16,7 @@ const AT_ONCE: usize = 8;
 pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let texts: Vec<Arc<str>> = batch
         .going()
-        .filter_map(|m| match m {
-            Member::Going(memory) => Some(Arc::clone(&memory.content)),
-            Member::Stored(_) | Member::Repeats(_) | Member::Refused(_) => None,
-        })
+        .map(|candidate| Arc::clone(&candidate.memory.content))
         .collect();
     if texts.is_empty() {
         return;
@@ -32,12 +29,9 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let Some(counts) = count(app, texts).await else {
         return refuse(batch, "counting was broken off");
     };
-    for ((member, vector), tokens) in batch.going().zip(vectors).zip(counts) {
-        let Member::Going(memory) = member else {
-            continue;
-        };
-        memory.tokens = tokens;
-        memory.embedding = Some(Embedding {
+    for ((candidate, vector), tokens) in batch.going().zip(vectors).zip(counts) {
+        candidate.memory.tokens = tokens;
+        candidate.memory.embedding = Some(Embedding {
             model: Arc::clone(&model),
             vector: vector.into(),
         });
@@ -73,7 +67,5 @@ async fn count(app: &App, texts: Vec<Arc<str>>) -> Option<Vec<TokenCounts>> {
 
 fn refuse(batch: &mut Batch, reason: &str) {
     tracing::warn!("embedding failed: {reason}");
-    for member in batch.going() {
-        *member = Member::Refused(WriteError::EmbeddingFailed);
-    }
+    batch.refuse(&WriteError::EmbeddingFailed);
 }

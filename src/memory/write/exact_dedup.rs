@@ -1,4 +1,4 @@
-//! Stage 2, exact dedup: takes valid memories, yields those whose content no active row of the partition has yet.
+//! Stage 3, exact dedup: takes redacted memories, yields those that no active row of the partition says already.
 //!
 //! A hash, not a model call: a repeated write costs neither an embedding nor a transaction of its own. The store holds the same rule as
 //! a unique index, so a race between two writers has the same answer.
@@ -10,7 +10,8 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::app::App;
 use crate::ids::MemoryId;
-use crate::memory::PartitionKey;
+use crate::memory::{Memory, PartitionKey, Source, Status};
+use crate::store::StoreError;
 
 use super::{Batch, Member, WriteError};
 
@@ -38,39 +39,67 @@ pub(super) const fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
-pub(super) async fn stage(app: &App, partition: &PartitionKey, batch: &mut Batch) {
+pub(super) async fn stage(app: &App, batch: &mut Batch) {
     let mut first: HashMap<[u8; 32], usize, foldhash::fast::RandomState> = HashMap::default();
     for (place, member) in batch.members.iter_mut().enumerate() {
-        let Member::Going(memory) = member else {
+        let Member::Going(candidate) = member else {
             continue;
         };
+        let memory = &mut candidate.memory;
         memory.content_hash = content_hash(&memory.content);
         if let Some(earlier) = first.get(&memory.content_hash) {
             *member = Member::Repeats(*earlier);
             continue;
         }
-        match app
-            .store
-            .memory_by_hash(partition, memory.content_hash)
-            .await
-        {
-            Ok(None) => {
-                first.insert(memory.content_hash, place);
-            }
+        match existing(app, memory).await {
+            Ok(None) => match is_buried(app, memory).await {
+                Ok(false) => {
+                    first.insert(memory.content_hash, place);
+                }
+                Ok(true) => *member = Member::Refused(WriteError::Tombstoned),
+                Err(error) => *member = unavailable(&error),
+            },
             Ok(Some(existing)) => {
+                // To change a memory into what another one says is no use of that one.
+                if batch.change.is_none() {
+                    bump(app, &memory.partition, existing);
+                }
                 *member = Member::Refused(WriteError::Duplicate(existing));
-                bump(app, partition, existing);
             }
-            Err(error) => {
-                tracing::warn!("exact dedup: {error}");
-                *member = Member::Refused(WriteError::StoreUnavailable);
-            }
+            Err(error) => *member = unavailable(&error),
         }
     }
 }
 
+fn unavailable(error: &StoreError) -> Member {
+    tracing::warn!("exact dedup: {error}");
+    Member::Refused(WriteError::StoreUnavailable)
+}
+
+/// Another active memory with the same text. What waits for review is compared when it is released.
+async fn existing(app: &App, memory: &Memory) -> Result<Option<MemoryId>, StoreError> {
+    if memory.status != Status::Active {
+        return Ok(None);
+    }
+    let found = app
+        .store
+        .memory_by_hash(&memory.partition, memory.content_hash);
+    Ok(found.await?.filter(|id| *id != memory.id))
+}
+
+/// Whether nobody asked for this text to be written, and somebody had it forgotten.
+async fn is_buried(app: &App, memory: &Memory) -> Result<bool, StoreError> {
+    if memory.source.kind != Source::CAPTURE {
+        return Ok(false);
+    }
+    let asked = app
+        .store
+        .is_tombstoned(&memory.partition, memory.content_hash);
+    asked.await
+}
+
 /// A repeated write is a use of the memory. Telemetry, so it does not hold up the answer.
-fn bump(app: &App, partition: &PartitionKey, existing: MemoryId) {
+pub(super) fn bump(app: &App, partition: &PartitionKey, existing: MemoryId) {
     app.uses
         .note(std::iter::once((partition.clone(), existing)));
 }

@@ -140,19 +140,22 @@ impl Claim<'_> {
                     }
                     LedgerMember::Known(outcome) => LedgerMember::Known(outcome.repeated()),
                 },
-                Member::Stored(memory) => LedgerMember::Known(LedgerOutcome::Stored(memory.id)),
+                Member::Stored(written) => {
+                    LedgerMember::Known(LedgerOutcome::Stored(written.memory.id))
+                }
                 Member::Refused(WriteError::Duplicate(id)) => {
                     LedgerMember::Known(LedgerOutcome::Duplicate(*id))
                 }
-                Member::Refused(WriteError::Invalid(_)) => {
-                    LedgerMember::Known(LedgerOutcome::Invalid)
-                }
+                Member::Refused(
+                    WriteError::Invalid(_) | WriteError::OwnText | WriteError::Tombstoned,
+                ) => LedgerMember::Known(LedgerOutcome::Invalid),
                 Member::Refused(
                     WriteError::EmbeddingFailed
                     | WriteError::StoreUnavailable
                     | WriteError::LedgerUnavailable
                     | WriteError::Settled
-                    | WriteError::Forgotten,
+                    | WriteError::Forgotten
+                    | WriteError::Stale,
                 ) => return None,
             };
             members.push(member);

@@ -1,17 +1,23 @@
 //! THE MEMORY WRITE PATH: from a client's object to an active row, the stages called in order.
 //!
 //! ```text
-//! validate -> exact dedup -> embed -> persist -> after-commit effects
+//! validate -> redact pii -> exact dedup -> embed -> near dedup -> conflict -> persist -> after-commit effects
 //! ```
 //!
-//! A batch takes the same path; its stages work on all of its members at once, and each member has an outcome of its own.
+//! A batch takes the same path; its stages work on all of its members at once, and each member has an outcome of its own. So does a
+//! change of a memory that is there, and one that is released from review: they differ in how they begin and in what is persisted.
 
 pub mod stage;
 mod validate;
+mod redact_pii;
 mod exact_dedup;
 mod embed;
+mod near_dedup;
+mod conflict;
 mod persist;
 mod after_commit;
+mod batch;
+mod change;
 pub mod idempotency;
 
 use std::sync::Arc;
@@ -22,10 +28,14 @@ use crate::app::App;
 use crate::auth::Principal;
 use crate::error::{ApiError, Code, FieldError};
 use crate::ids::MemoryId;
-use crate::memory::{Memory, PartitionKey};
+use crate::memory::{Memory, PartitionKey, Status};
 
+use batch::{Batch, Candidate, Member};
+pub use change::{ChangeError, changeable, edit, release};
 pub use exact_dedup::content_hash;
 use idempotency::Claim;
+pub use near_dedup::Similar;
+pub use redact_pii::Redaction;
 pub use validate::{ListItem, faults, objects};
 
 /// Why a memory was not stored.
@@ -37,6 +47,12 @@ pub enum WriteError {
     /// An active memory says the same.
     #[error("an active memory has the same content")]
     Duplicate(MemoryId),
+    /// It was captured, and a memory with this text was forgotten.
+    #[error("a memory with this text was forgotten; it is not captured again")]
+    Tombstoned,
+    /// There is nothing in it but what this service had injected.
+    #[error("the text is nothing but what was injected from memory")]
+    OwnText,
     /// The embedder failed; nothing was stored.
     #[error("the memory could not be embedded; nothing was stored")]
     EmbeddingFailed,
@@ -49,6 +65,9 @@ pub enum WriteError {
     /// The write has a key, and another process carried it out first.
     #[error("the write was carried out already")]
     Settled,
+    /// The memory to change changed meanwhile, or is gone.
+    #[error("the memory changed meanwhile")]
+    Stale,
     /// The write was carried out, and what it stored was forgotten since.
     #[error("what was stored under this key was forgotten since")]
     Forgotten,
@@ -59,10 +78,13 @@ impl WriteError {
         match self {
             Self::Invalid(_) => "invalid",
             Self::Duplicate(_) => "duplicate",
+            Self::Tombstoned => "tombstoned",
+            Self::OwnText => "own_text",
             Self::EmbeddingFailed => "embedding_failed",
             Self::StoreUnavailable => "store_unavailable",
             Self::LedgerUnavailable => "ledger_unavailable",
             Self::Settled => "settled",
+            Self::Stale => "stale",
             Self::Forgotten => "forgotten_since",
         }
     }
@@ -78,23 +100,51 @@ impl From<WriteError> for ApiError {
                 refusal.existing_memory_id = Some(id);
                 refusal
             }
+            WriteError::OwnText => Self::new(Code::ValidationError, text).param("content"),
             WriteError::EmbeddingFailed => Self::new(Code::EmbeddingFailed, text).retry_after(1),
             WriteError::StoreUnavailable => Self::new(Code::ServiceDegraded, text).retry_after(1),
             WriteError::LedgerUnavailable | WriteError::Settled => {
                 Self::new(Code::IdempotencyUnavailable, text).retry_after(1)
             }
+            WriteError::Tombstoned => Self::new(Code::Conflict, text).param("content"),
+            WriteError::Stale => Self::new(Code::Conflict, text),
             WriteError::Forgotten => Self::new(Code::NotFound, text),
         }
     }
 }
 
+/// A memory that was written, and what the refinery noticed about it.
+#[derive(Debug)]
+pub struct Written {
+    /// The memory.
+    pub memory: Memory,
+    /// What was taken out of its text.
+    pub redactions: Vec<Redaction>,
+    /// Memories that are much alike, most alike first: a signal, not a verdict.
+    pub similar: Vec<Similar>,
+    /// Memories that it may contradict: somebody has to decide.
+    pub undecided: Vec<MemoryId>,
+}
+
+impl Written {
+    /// A memory about which nothing was noticed.
+    #[must_use]
+    pub fn plain(memory: Memory) -> Self {
+        Self {
+            memory,
+            redactions: Vec::new(),
+            similar: Vec::new(),
+            undecided: Vec::new(),
+        }
+    }
+}
+
+/// What became of one member of a write.
+pub type WriteOutcome = Result<Arc<Written>, WriteError>;
+
 /// Writes the memories of one request into the principal's write partition; an outcome for each, in order.
-pub async fn write(
-    app: &App,
-    principal: &Principal,
-    inputs: &[&RawValue],
-) -> Vec<Result<Arc<Memory>, WriteError>> {
-    refine(app, principal, inputs, None).await
+pub async fn write(app: &App, principal: &Principal, inputs: &[&RawValue]) -> Vec<WriteOutcome> {
+    write_all(app, principal, inputs, None).await
 }
 
 /// The same, with the outcomes entered in the ledger under the claim's key.
@@ -103,83 +153,42 @@ pub async fn write_keyed(
     principal: &Principal,
     inputs: &[&RawValue],
     claim: &Claim<'_>,
-) -> Vec<Result<Arc<Memory>, WriteError>> {
-    refine(app, principal, inputs, Some(claim)).await
+) -> Vec<WriteOutcome> {
+    write_all(app, principal, inputs, Some(claim)).await
 }
 
-async fn refine(
+async fn write_all(
     app: &App,
     principal: &Principal,
     inputs: &[&RawValue],
     claim: Option<&Claim<'_>>,
-) -> Vec<Result<Arc<Memory>, WriteError>> {
+) -> Vec<WriteOutcome> {
     let partition = PartitionKey::for_write(principal.scope());
-    let mut batch = Batch::new(inputs.len());
-    validate::stage(app, &partition, inputs, &mut batch);
-    exact_dedup::stage(app, &partition, &mut batch).await;
+    let mut batch = Batch::new(partition, inputs.len());
+    validate::stage(app, inputs, &mut batch);
+    redact_pii::stage(app, &mut batch).await;
+    refine(app, batch, claim).await
+}
+
+/// The stages that every memory passes once its text is the one that may be stored.
+async fn refine(app: &App, mut batch: Batch, claim: Option<&Claim<'_>>) -> Vec<WriteOutcome> {
+    exact_dedup::stage(app, &mut batch).await;
     embed::stage(app, &mut batch).await;
+    near_dedup::stage(app, &mut batch).await;
+    conflict::stage(app, &mut batch).await;
     persist::stage(app, &mut batch, claim).await;
     after_commit::stage(app, &mut batch).await;
     let outcomes = batch.finish();
     for outcome in &outcomes {
-        app.metrics.memory_write(
-            outcome
-                .as_ref()
-                .map_or_else(WriteError::label, |_| "stored"),
-        );
+        app.metrics.memory_write(label(outcome));
     }
     outcomes
 }
 
-/// One member on its way.
-#[derive(Debug)]
-enum Member {
-    /// Still going: what the last stage made of it.
-    Going(Box<Memory>),
-    /// Says what the earlier member at this place says, and shares its end.
-    Repeats(usize),
-    /// Stored.
-    Stored(Arc<Memory>),
-    /// Out.
-    Refused(WriteError),
-}
-
-/// The members of one write, in the client's order.
-#[derive(Debug)]
-struct Batch {
-    members: Vec<Member>,
-}
-
-impl Batch {
-    fn new(size: usize) -> Self {
-        Self {
-            members: Vec::with_capacity(size),
-        }
-    }
-
-    /// The members that are still going.
-    fn going(&mut self) -> impl Iterator<Item = &mut Member> {
-        self.members
-            .iter_mut()
-            .filter(|m| matches!(m, Member::Going(_)))
-    }
-
-    fn finish(self) -> Vec<Result<Arc<Memory>, WriteError>> {
-        let mut ends: Vec<Result<Arc<Memory>, WriteError>> = Vec::with_capacity(self.members.len());
-        for member in self.members {
-            let end = match member {
-                Member::Stored(memory) => Ok(memory),
-                Member::Refused(error) => Err(error),
-                Member::Repeats(earlier) => match ends.get(earlier) {
-                    Some(Ok(memory)) => Err(WriteError::Duplicate(memory.id)),
-                    Some(Err(error)) => Err(error.clone()),
-                    None => Err(WriteError::StoreUnavailable),
-                },
-                // Persist leaves nothing going: it stores or refuses.
-                Member::Going(_) => Err(WriteError::StoreUnavailable),
-            };
-            ends.push(end);
-        }
-        ends
+fn label(outcome: &WriteOutcome) -> &'static str {
+    match outcome {
+        Ok(written) if written.memory.status == Status::Quarantined => "quarantined",
+        Ok(_) => "stored",
+        Err(error) => error.label(),
     }
 }

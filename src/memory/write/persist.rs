@@ -1,10 +1,10 @@
-//! Stage 4, persist: takes embedded memories, yields stored ones; all of a batch in one transaction.
+//! Stage 7, persist: takes judged memories, yields stored ones; all of a batch in one transaction with what it means for others.
 
 use std::sync::Arc;
 
 use crate::app::App;
 use crate::memory::Memory;
-use crate::store::{InsertOutcome, Refined, StoreError};
+use crate::store::{Committed, Draft, Edit, Edited, Refined, StoreError};
 
 use super::idempotency::Claim;
 use super::{Batch, Member, WriteError};
@@ -15,14 +15,9 @@ pub(super) async fn stage(app: &App, batch: &mut Batch, claim: Option<&Claim<'_>
         // Some of it may be repeated and some may not: then none of it is stored.
         return refuse(batch, &WriteError::LedgerUnavailable, "a member failed");
     }
-    let rows: Vec<Memory> = batch
-        .going()
-        .filter_map(|m| match m {
-            Member::Going(memory) => Some((**memory).clone()),
-            Member::Stored(_) | Member::Repeats(_) | Member::Refused(_) => None,
-        })
-        .collect();
-    if rows.is_empty() {
+    let rows: Vec<Draft> = batch.going().map(|candidate| candidate.draft()).collect();
+    // A keyed write of which nothing is stored is remembered all the same.
+    if rows.is_empty() && ledger.is_none() {
         return;
     }
     let expected = rows.len();
@@ -31,33 +26,71 @@ pub(super) async fn stage(app: &App, batch: &mut Batch, claim: Option<&Claim<'_>
         None => WriteError::StoreUnavailable,
     };
     let ledger = ledger.flatten();
-    let outcomes = match app.store.commit(Refined { rows, ledger }).await {
-        Ok(outcomes) if outcomes.len() == expected => outcomes,
-        Ok(_) => return refuse(batch, &failed, "an outcome is missing"),
+    let outcomes = match store(app, batch, Refined { rows, ledger }).await {
+        Ok(Some(outcomes)) if outcomes.len() == expected => outcomes,
+        Ok(Some(_)) => return refuse(batch, &failed, "an outcome is missing"),
+        Ok(None) => return batch.refuse(&WriteError::Stale),
         Err(StoreError::Conflict(_)) if claim.is_some() => {
             return refuse(batch, &WriteError::Settled, "the key was used elsewhere");
         }
         Err(error) => return refuse(batch, &failed, &error.to_string()),
     };
-    for (member, outcome) in batch.going().zip(outcomes) {
-        let Member::Going(memory) = member else {
-            continue;
-        };
-        *member = match outcome {
-            InsertOutcome::Inserted { revision } => Member::Stored(Arc::new(Memory {
+    let mut outcomes = outcomes.into_iter();
+    let mut all_changed = Vec::new();
+    let at = batch.change;
+    batch.settle(|candidate| match outcomes.next() {
+        Some(Committed::Inserted {
+            revision,
+            supersedes,
+            changed,
+        }) => {
+            all_changed.extend(changed);
+            let before = &candidate.memory;
+            let memory = Memory {
                 revision,
-                ..(**memory).clone()
-            })),
-            InsertOutcome::Duplicate { existing } => {
-                Member::Refused(WriteError::Duplicate(existing))
-            }
-        };
-    }
+                text_revision: match at {
+                    Some(change) if change.forgets => revision,
+                    _ => before.text_revision,
+                },
+                supersedes: if supersedes.is_empty() {
+                    before.supersedes.clone()
+                } else {
+                    supersedes.into()
+                },
+                ..before.clone()
+            };
+            Member::Stored(Arc::new(candidate.written(memory)))
+        }
+        Some(Committed::Duplicate { existing }) => Member::Refused(WriteError::Duplicate(existing)),
+        None => Member::Refused(failed.clone()),
+    });
+    batch.changed = all_changed;
+}
+
+/// Writes new rows, or the change of one; nothing when that one is not what it was.
+async fn store(
+    app: &App,
+    batch: &Batch,
+    mut write: Refined,
+) -> Result<Option<Vec<Committed>>, StoreError> {
+    let Some(change) = batch.change else {
+        return app.store.commit(write).await.map(Some);
+    };
+    let Some(draft) = write.rows.pop() else {
+        return Ok(Some(Vec::new()));
+    };
+    let edit = Edit {
+        draft,
+        read_at: change.read_at,
+        forgets: change.forgets,
+    };
+    Ok(match app.store.edit(edit).await? {
+        Edited::Done(committed) => Some(vec![committed]),
+        Edited::Stale => None,
+    })
 }
 
 fn refuse(batch: &mut Batch, error: &WriteError, reason: &str) {
     tracing::warn!("memory insert: {reason}");
-    for member in batch.going() {
-        *member = Member::Refused(error.clone());
-    }
+    batch.refuse(error);
 }

@@ -3,12 +3,18 @@
 /// A stage of the write path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteStage {
-    /// Fields and limits.
+    /// Fields, limits and labels.
     Validate,
-    /// The same content already active.
+    /// Personal data and secrets out of the text.
+    RedactPii,
+    /// The same text or claim already active.
     ExactDedup,
     /// Text to vector.
     Embed,
+    /// What is much alike.
+    NearDedup,
+    /// What it replaces, refines or contradicts.
+    Conflict,
     /// One transaction.
     Persist,
     /// Index and hot set.
@@ -17,10 +23,13 @@ pub enum WriteStage {
 
 impl WriteStage {
     /// Every stage in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Validate,
+        Self::RedactPii,
         Self::ExactDedup,
         Self::Embed,
+        Self::NearDedup,
+        Self::Conflict,
         Self::Persist,
         Self::AfterCommit,
     ];
@@ -30,8 +39,11 @@ impl WriteStage {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Validate => "validate",
+            Self::RedactPii => "redact_pii",
             Self::ExactDedup => "exact_dedup",
             Self::Embed => "embed",
+            Self::NearDedup => "near_dedup",
+            Self::Conflict => "conflict",
             Self::Persist => "persist",
             Self::AfterCommit => "after_commit",
         }

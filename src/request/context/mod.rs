@@ -215,7 +215,7 @@ fn guarded(
 }
 
 /// `X-IBEX-Skip-Memory`: 1, true, yes or on (contract, section 6).
-fn skipped(headers: &HeaderMap) -> bool {
+pub(super) fn skipped(headers: &HeaderMap) -> bool {
     let Some(value) = headers
         .get("x-ibex-skip-memory")
         .and_then(|v| v.to_str().ok())

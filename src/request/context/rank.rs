@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use crate::config::{ContextConfig, ScoreSchema, Switch};
 use crate::ids::MemoryId;
@@ -28,8 +29,66 @@ pub struct RankSettings {
     pub floor: f32,
     /// The score's formula.
     pub schema: ScoreSchema,
+    /// What each component counts for.
+    pub shares: Shares,
     /// Memories that the conversation carries already.
     pub carried: Vec<MemoryId>,
+}
+
+/// What each component of the composite score counts for; the five sum to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shares {
+    /// Of the match with the question.
+    pub relevance: f32,
+    /// Of age.
+    pub recency: f32,
+    /// Of votes.
+    pub usefulness: f32,
+    /// Of the writer's confidence.
+    pub confidence: f32,
+    /// Of uses.
+    pub frequency: f32,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self {
+            relevance: standing::RELEVANCE_SHARE,
+            recency: standing::RECENCY_SHARE,
+            usefulness: standing::USEFULNESS_SHARE,
+            confidence: standing::CONFIDENCE_SHARE,
+            frequency: standing::FREQUENCY_SHARE,
+        }
+    }
+}
+
+impl Shares {
+    /// How far the sum may lie from 1: what is left of 1e-9 (contract, section 9) in numbers of seven digits.
+    const TOLERANCE: f32 = 1e-6;
+
+    /// Whether none is negative and all of them sum to 1.
+    #[must_use]
+    pub fn are_whole(&self) -> bool {
+        let Self {
+            relevance,
+            recency,
+            usefulness,
+            confidence,
+            frequency,
+        } = *self;
+        let all = [relevance, recency, usefulness, confidence, frequency];
+        let sum: f32 = all.iter().sum();
+        all.iter().all(|share| *share >= 0.0) && (sum - 1.0).abs() <= Self::TOLERANCE
+    }
+
+    fn of(&self, components: &Components) -> f32 {
+        self.relevance * components.relevance
+            + self.recency * components.recency
+            + self.usefulness * components.usefulness
+            + self.confidence * components.confidence
+            + self.frequency * components.frequency
+    }
 }
 
 impl RankSettings {
@@ -40,6 +99,7 @@ impl RankSettings {
             gate: config.recall_gate == Switch::On,
             floor: config.relevance_floor,
             schema: config.score_schema,
+            shares: Shares::default(),
             carried: Vec::new(),
         }
     }
@@ -104,7 +164,7 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
         frequency: standing::frequency(&hit.memory),
     };
     let score = match settings.schema {
-        ScoreSchema::Composite => composite(&components),
+        ScoreSchema::Composite => settings.shares.of(&components),
         ScoreSchema::Interim => {
             INTERIM_SIMILARITY * hit.similarity + INTERIM_CONFIDENCE * components.confidence
         }
@@ -129,14 +189,6 @@ fn judge(hit: Hit, now: Timestamp, settings: &RankSettings, gate: &Gate) -> Rank
     }
 }
 
-fn composite(components: &Components) -> f32 {
-    standing::RELEVANCE_SHARE * components.relevance
-        + standing::RECENCY_SHARE * components.recency
-        + standing::USEFULNESS_SHARE * components.usefulness
-        + standing::CONFIDENCE_SHARE * components.confidence
-        + standing::FREQUENCY_SHARE * components.frequency
-}
-
 /// What a memory is worth whatever is asked, for one that no question was held against.
 #[must_use]
 pub fn standing_components(memory: &Memory, now: Timestamp) -> (f32, Components) {
@@ -147,7 +199,7 @@ pub fn standing_components(memory: &Memory, now: Timestamp) -> (f32, Components)
         confidence: memory.confidence.clamp(0.0, 1.0),
         frequency: standing::frequency(memory),
     };
-    (composite(&components), components)
+    (Shares::default().of(&components), components)
 }
 
 /// Steepness of the packer's value: a twentieth of score less is worth a four-hundredth. A flatter value lets many short weak items buy
@@ -238,7 +290,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{RankSettings, Ranked, rank};
+    use super::{RankSettings, Ranked, Shares, rank};
     use crate::config::ScoreSchema;
     use crate::ids::{AgentId, MemoryId, OrgId};
     use crate::memory::search::Hit;
@@ -250,14 +302,47 @@ mod tests {
         gate: false,
         floor: 0.15,
         schema: ScoreSchema::Composite,
+        shares: SHARES,
         carried: Vec::new(),
     };
     const GATED: RankSettings = RankSettings {
         gate: true,
         floor: 0.15,
         schema: ScoreSchema::Composite,
+        shares: SHARES,
         carried: Vec::new(),
     };
+    const SHARES: Shares = Shares {
+        relevance: 0.40,
+        recency: 0.25,
+        usefulness: 0.20,
+        confidence: 0.10,
+        frequency: 0.05,
+    };
+
+    #[test]
+    fn shares_must_be_whole() {
+        assert_eq!(SHARES, Shares::default());
+        assert!(SHARES.are_whole());
+        let only = Shares {
+            relevance: 1.0,
+            recency: 0.0,
+            usefulness: 0.0,
+            confidence: 0.0,
+            frequency: 0.0,
+        };
+        assert!(only.are_whole());
+        for wrong in [-0.1, 0.5, f32::NAN, f32::INFINITY] {
+            assert!(
+                !Shares {
+                    recency: wrong,
+                    ..only
+                }
+                .are_whole(),
+                "{wrong}"
+            );
+        }
+    }
 
     fn now() -> Timestamp {
         "2026-01-15T12:00:00Z".parse().unwrap()
@@ -286,6 +371,8 @@ mod tests {
             pinned: false,
             status: Status::Active,
             revision: 1,
+            text_revision: 0,
+            supersedes: Box::default(),
             content_hash: [id.as_bytes().as_slice(), id.as_bytes().as_slice()]
                 .concat()
                 .try_into()

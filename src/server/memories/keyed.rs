@@ -10,9 +10,9 @@ use crate::app::App;
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
 use crate::ids::IdempotencyKey;
+use crate::memory::PartitionKey;
 use crate::memory::write::idempotency::{Keyed, claim};
-use crate::memory::write::{WriteError, faults, write, write_keyed};
-use crate::memory::{Memory, PartitionKey};
+use crate::memory::write::{WriteError, WriteOutcome, Written, faults, write, write_keyed};
 use crate::store::{LedgerOutcome, LedgerRow};
 
 use super::super::json::{Asked, store_failed};
@@ -50,12 +50,12 @@ fn wrong(what: &'static str) -> ApiError {
 }
 
 /// What became of each memory, and whether that was so before this request.
-pub(super) struct Written {
-    pub(super) outcomes: Vec<Result<Arc<Memory>, WriteError>>,
+pub(super) struct KeyedOutcome {
+    pub(super) outcomes: Vec<WriteOutcome>,
     replayed: bool,
 }
 
-impl Written {
+impl KeyedOutcome {
     /// Says so in the answer.
     pub(super) fn mark(&self, headers: &mut HeaderMap) {
         if self.replayed {
@@ -73,10 +73,10 @@ pub(super) async fn run(
     asked: &Asked,
     (key, route): (Option<IdempotencyKey>, &str),
     inputs: &[&RawValue],
-) -> Result<Written, ApiError> {
+) -> Result<KeyedOutcome, ApiError> {
     let who = asked.principal();
     let Some(key) = key else {
-        return Ok(Written {
+        return Ok(KeyedOutcome {
             outcomes: write(app, who, inputs).await,
             replayed: false,
         });
@@ -87,7 +87,7 @@ pub(super) async fn run(
             let outcomes = write_keyed(app, who, inputs, &claim).await;
             let settled = |o: &Result<_, WriteError>| matches!(o, Err(WriteError::Settled));
             if !outcomes.iter().any(settled) {
-                return Ok(Written {
+                return Ok(KeyedOutcome {
                     outcomes,
                     replayed: false,
                 });
@@ -95,7 +95,7 @@ pub(super) async fn run(
             claim.row(app).await?.ok_or(WriteError::LedgerUnavailable)?
         }
     };
-    Ok(Written {
+    Ok(KeyedOutcome {
         outcomes: again(app, who, &row, inputs).await?,
         replayed: true,
     })
@@ -107,7 +107,7 @@ async fn again(
     who: &Principal,
     row: &LedgerRow,
     inputs: &[&RawValue],
-) -> Result<Vec<Result<Arc<Memory>, WriteError>>, ApiError> {
+) -> Result<Vec<WriteOutcome>, ApiError> {
     let own = PartitionKey::for_write(who.scope());
     let stored = row.outcomes.iter().filter_map(|outcome| match outcome {
         LedgerOutcome::Stored(id) => Some(*id),
@@ -122,7 +122,7 @@ async fn again(
             LedgerOutcome::Stored(id) => found
                 .iter()
                 .find(|memory| memory.id == *id)
-                .map(|memory| Arc::new(memory.clone()))
+                .map(|memory| Arc::new(Written::plain(memory.clone())))
                 .ok_or(WriteError::Forgotten),
             LedgerOutcome::Duplicate(id) => Err(WriteError::Duplicate(*id)),
             LedgerOutcome::Invalid => Err(WriteError::Invalid(faults(app, &own, input))),

@@ -10,7 +10,8 @@ use super::{SqliteStore, feed};
 use crate::auth::Permissions;
 use crate::ids::{AgentId, OrgId, TokenId, UserId};
 use crate::store::{
-    Agent, AgentStatus, ChangeKind, IdentityStore, Org, OrgStatus, StoreError, StoredToken,
+    Agent, AgentStatus, CaptureScope, ChangeKind, IdentityStore, Org, OrgStatus, StoreError,
+    StoredToken,
 };
 
 #[async_trait]
@@ -49,13 +50,13 @@ impl IdentityStore for SqliteStore {
     }
 
     async fn agent(&self, org: OrgId, id: AgentId) -> Result<Option<Agent>, StoreError> {
-        let sql = "SELECT id, org, name, status, created_at FROM agents WHERE org = ?1 AND id = ?2";
+        let sql = "SELECT id, org, name, status, capture, created_at FROM agents WHERE org = ?1 AND id = ?2";
         self.read(move |conn| one(conn, sql, params![org.as_bytes(), id.as_bytes()], agent))
             .await
     }
 
     async fn agents(&self, org: OrgId) -> Result<Vec<Agent>, StoreError> {
-        let sql = "SELECT id, org, name, status, created_at FROM agents WHERE org = ?1 ORDER BY created_at, id";
+        let sql = "SELECT id, org, name, status, capture, created_at FROM agents WHERE org = ?1 ORDER BY created_at, id";
         self.read(move |conn| all(conn, sql, [org.as_bytes()], agent))
             .await
     }
@@ -73,6 +74,26 @@ impl IdentityStore for SqliteStore {
                 conn,
                 sql,
                 params![org.as_bytes(), id.as_bytes(), status.as_str()],
+                "agent",
+                &change,
+            )
+        })
+        .await
+    }
+
+    async fn set_agent_capture(
+        &self,
+        org: OrgId,
+        id: AgentId,
+        capture: CaptureScope,
+    ) -> Result<(), StoreError> {
+        let sql = "UPDATE agents SET capture = ?3 WHERE org = ?1 AND id = ?2";
+        let change = ChangeKind::Agent(org, id);
+        self.write(move |conn| {
+            update(
+                conn,
+                sql,
+                params![org.as_bytes(), id.as_bytes(), capture.as_str()],
                 "agent",
                 &change,
             )
@@ -127,12 +148,13 @@ fn create_org(conn: &Connection, org: &Org) -> Result<(), StoreError> {
 }
 
 fn create_agent(conn: &Connection, agent: &Agent) -> Result<(), StoreError> {
-    let sql = "INSERT INTO agents (id, org, name, status, created_at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO agents (id, org, name, status, capture, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let values = params![
         agent.id.as_bytes(),
         agent.org.as_bytes(),
         agent.name,
         agent.status.as_str(),
+        agent.capture.as_str(),
         micros(agent.created_at)
     ];
     conn.prepare_cached(sql)?
@@ -198,6 +220,7 @@ fn agent(row: &Row<'_>) -> Result<Agent, StoreError> {
         org: OrgId::from_bytes(columns.take()?),
         name: columns.take()?,
         status: columns.parsed(AgentStatus::parse)?,
+        capture: columns.parsed(CaptureScope::parse)?,
         created_at: columns.time()?,
     })
 }

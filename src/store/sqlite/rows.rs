@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
-use crate::ids::UserId;
+use crate::ids::{MemoryId, UserId};
 use crate::store::StoreError;
 
 /// Microseconds since 1970: what every time column holds. Finer digits are cut off.
@@ -22,6 +22,11 @@ pub(super) fn user_column(user: Option<&UserId>) -> &str {
 /// A `LIMIT`.
 pub(super) fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+/// A list of identifiers, one after the other: what [`Columns::ids`] reads.
+pub(super) fn id_bytes(ids: &[MemoryId]) -> Vec<u8> {
+    ids.iter().flat_map(MemoryId::as_bytes).copied().collect()
 }
 
 type Read<T> = fn(&Row<'_>) -> Result<T, StoreError>;
@@ -98,6 +103,16 @@ impl<'r> Columns<'r> {
         micros
             .map(|m| Timestamp::from_microsecond(m).map_err(|_| self.damaged()))
             .transpose()
+    }
+
+    /// A list of identifiers.
+    pub(super) fn ids(&mut self) -> Result<Vec<MemoryId>, StoreError> {
+        let bytes: Vec<u8> = self.take()?;
+        let (ids, rest) = bytes.as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(self.damaged());
+        }
+        Ok(ids.iter().map(|id| MemoryId::from_bytes(*id)).collect())
     }
 
     /// A user column; NULL and '' are both "no user".

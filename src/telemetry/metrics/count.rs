@@ -144,13 +144,6 @@ impl Metrics {
     pub fn tap_lost(&self) {
         self.taps_lost.inc();
     }
-
-    /// Counts a memory write by outcome.
-    pub fn memory_write(&self, result: &'static str) {
-        self.memory_writes
-            .get_or_create(&ResultOnly { result })
-            .inc();
-    }
 }
 
 /// A closed set: the codes that occur by name, everything else by class.

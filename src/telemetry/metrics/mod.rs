@@ -2,6 +2,7 @@
 
 mod count;
 mod index;
+mod refinery;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use index::{IndexFigures, LoadEnd};
+use refinery::Refinery;
 
 /// Seconds, from 50 microseconds to 100 seconds.
 const SECONDS: [f64; 16] = [
@@ -51,6 +53,7 @@ labels! {
     ReasonOnly { reason }
     EventOnly { event }
     FamilyOnly { family }
+    KindResult { kind, result }
 }
 
 /// Which way tokens went.
@@ -114,7 +117,7 @@ pub struct Metrics {
     tokens: Family<DirectionOnly, Counter>,
     estimate_ratio: Family<FamilyOnly, Histogram, fn() -> Histogram>,
     taps_lost: Counter,
-    memory_writes: Family<ResultOnly, Counter>,
+    refinery: Refinery,
     epochs: Family<ReasonOnly, Counter>,
     session_events: Family<EventOnly, Counter>,
     prefix_broken: Counter,
@@ -158,7 +161,7 @@ impl Metrics {
             tokens: Family::default(),
             estimate_ratio: Family::new_with_constructor(ratios),
             taps_lost: Counter::default(),
-            memory_writes: Family::default(),
+            refinery: Refinery::default(),
             epochs: Family::default(),
             session_events: Family::default(),
             prefix_broken: Counter::default(),
@@ -252,11 +255,7 @@ impl Metrics {
             "Answers whose usage could not be read",
             self.taps_lost.clone(),
         );
-        r.register(
-            "memory_writes",
-            "Memory writes, by outcome",
-            self.memory_writes.clone(),
-        );
+        self.refinery.register(r);
         r.register(
             "session_epochs_rotated",
             "Frozen prefixes that were replaced, by reason",

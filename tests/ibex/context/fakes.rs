@@ -231,6 +231,8 @@ pub(crate) fn memory(partition: PartitionKey, content: &str) -> Memory {
         pinned: false,
         status: Status::Active,
         revision: 1,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: content_hash(content),
         retrieval_count: 0,
         votes_useful: 0,

@@ -23,7 +23,7 @@ use ibex::seams::{Clock, SystemClock, SystemEntropy};
 use ibex::session::Lane;
 use ibex::store::keys::ServerKeys;
 use ibex::store::sqlite::SqliteStore;
-use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
+use ibex::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -139,6 +139,7 @@ impl Bench {
             org,
             name,
             status,
+            capture: CaptureScope::Off,
             created_at,
         };
         store.create_agent(row).await.unwrap();

@@ -9,7 +9,7 @@ use ibex::ids::{MemoryId, UserId};
 use ibex::memory::search::{ColdBranch, HotSet, Index, IndexSettings};
 use ibex::memory::{Memory, PartitionKey};
 use ibex::seams::SystemClock;
-use ibex::store::{InsertOutcome, ListFilter, ListPage, MemoryStore, StoreError};
+use ibex::store::{ListFilter, ListPage, MemoryStore, StoreError};
 use ibex::tasks::Tasks;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -52,10 +52,6 @@ impl MemoryStore for Recording {
             key.clone(),
             &format!("The spare key of {whose} hangs in the shed."),
         )])
-    }
-
-    async fn insert_memories(&self, _: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError> {
-        unreachable!("a chat writes nothing")
     }
 
     async fn memory_by_hash(

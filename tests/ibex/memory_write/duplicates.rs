@@ -19,6 +19,7 @@ async fn other_spellings_of_a_text_are_the_same_memory() {
         (" zora  LIKES owls. ", &owls),
         ("Zora\u{200b} likes\u{a0}owls.", &owls),
         ("Zora likes owls\u{ff0e}", &owls),
+        ("Zora likes owls", &owls),
         ("Zoe\u{308} likes owls.", &zoe),
     ] {
         let refused = client.post("/v1/memories", &json!({"content": text})).await;
@@ -34,11 +35,7 @@ async fn other_spellings_of_a_text_are_the_same_memory() {
         );
         assert_eq!(refused.json()["error"]["param"], "content");
     }
-    for text in [
-        "Zora likes owls",
-        "Zora likes owls 2.",
-        "Zora dislikes owls.",
-    ] {
+    for text in ["Zora likes owls 2.", "Zora dislikes owls."] {
         create(&client, &json!({"content": text})).await;
     }
     let preview = client.post("/v1/context/preview", &json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "What does Zora like?"}]})).await;

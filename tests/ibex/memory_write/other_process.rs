@@ -11,7 +11,7 @@ use ibex::seams::{Clock, SystemClock};
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{
     AgentStatus, ChangeFeed, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore,
-    NewDirective, OrgStatus,
+    NewDirective, OrgStatus, RefineryStore,
 };
 use serde_json::json;
 
@@ -60,7 +60,7 @@ async fn memories_of_another_process_come_and_go() {
     written.content = "The ferry is painted green.".into();
     written.content_hash = ibex::memory::write::content_hash(&written.content);
     let new = written.id;
-    other.insert_memories(vec![written]).await.unwrap();
+    other.commit(vec![written].into()).await.unwrap();
     let green = new.to_string();
     until("the other's memory is found", async || {
         search(&client, "ferry painted green")
@@ -113,7 +113,7 @@ async fn a_large_import_by_another_process_is_taken_in_whole() {
             }
         })
         .collect();
-    other.insert_memories(rows.clone()).await.unwrap();
+    other.commit(rows.clone().into()).await.unwrap();
     // Forgotten before the service hears of it, and after.
     for row in rows.iter().step_by(500) {
         let forgotten = other.forget_memory(own, row.id, SystemClock.now()).await;

@@ -17,7 +17,7 @@ use ibex::server::listen;
 use ibex::store::keys::ServerKeys;
 use ibex::store::shared::SessionCache;
 use ibex::store::sqlite::SqliteStore;
-use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
+use ibex::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -168,6 +168,7 @@ impl TestApp {
             org,
             name: id.to_string(),
             status: AgentStatus::Active,
+            capture: CaptureScope::Off,
             created_at: SystemClock.now(),
         };
         self.store.create_agent(agent).await.expect("a new agent");

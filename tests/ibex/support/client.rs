@@ -101,6 +101,14 @@ impl Client {
             .await
     }
 
+    /// Patches with JSON.
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
+        let client = self.clone().json_type();
+        client
+            .send(Method::PATCH, path, body.to_string().into())
+            .await
+    }
+
     fn json_type(self) -> Self {
         if self.headers.contains_key("content-type") {
             self

@@ -112,9 +112,14 @@ impl Slots {
 
     /// The slot of a partition somebody asks for; whoever asks first starts its load.
     pub(super) fn asked(self: &Arc<Self>, key: &PartitionKey) -> Arc<Slot> {
-        let slot = self.get(key).unwrap_or_else(|| self.begin(key));
+        let slot = self.slot(key);
         self.touch(&slot);
         slot
+    }
+
+    /// The same, but not counted as a use: those that are only written to leave before those that are asked.
+    pub(super) fn slot(self: &Arc<Self>, key: &PartitionKey) -> Arc<Slot> {
+        self.get(key).unwrap_or_else(|| self.begin(key))
     }
 
     /// Starts loading a partition that nobody asks for yet, where that costs nobody anything: others would have to leave for it, or wait

@@ -124,6 +124,8 @@ fn a_memory_comes_back_as_it_was() {
         ),
         pinned: true,
         revision: 7,
+        text_revision: 6,
+        supersedes: vec![plain.id].into(),
         content_hash: [9; 32],
         retrieval_count: 3,
         votes_useful: 4,

@@ -30,7 +30,7 @@ use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::embedder::{Embedder, StaticMiniLm};
 use crate::memory::{Category, Embedding, Label, Memory, PartitionKey, Source, Status};
 use crate::seams::Clock;
-use crate::store::{InsertOutcome, ListFilter, ListPage, MemoryStore, StoreError};
+use crate::store::{ListFilter, ListPage, MemoryStore, StoreError};
 use crate::tasks::Tasks;
 
 const MODEL: &str = "test/3";
@@ -91,6 +91,8 @@ fn memory(key: &PartitionKey, content: &str) -> Memory {
         pinned: false,
         status: Status::Active,
         revision: 1,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: [0; 32],
         retrieval_count: 0,
         votes_useful: 0,
@@ -590,9 +592,6 @@ fn unused<T>() -> Result<T, StoreError> {
 
 #[async_trait]
 impl MemoryStore for Shelf {
-    async fn insert_memories(&self, _: Vec<Memory>) -> Result<Vec<InsertOutcome>, StoreError> {
-        unused()
-    }
     async fn memory_by_hash(
         &self,
         _: &PartitionKey,

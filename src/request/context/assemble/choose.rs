@@ -8,6 +8,7 @@ use super::super::plan::PackReport;
 use super::super::rank::Ranked;
 use super::AssembleError;
 use crate::config::ContextConfig;
+use crate::memory::Memory;
 use crate::providers::ModelProfile;
 use crate::tokens::{Count, Family, MixedFamilies};
 
@@ -29,6 +30,14 @@ impl Form {
         match self {
             Self::Assembled { nonce_bytes } => wrapper_tokens(family, nonce_bytes),
             Self::Enveloped => envelope::ELEMENT_TOKENS,
+        }
+    }
+
+    /// The most that this memory's wrapper adds to those of others.
+    fn own(self, memory: &Memory) -> u32 {
+        match self {
+            Self::Assembled { .. } => 0,
+            Self::Enveloped => envelope::named_tokens(memory),
         }
     }
 
@@ -92,7 +101,12 @@ pub(in crate::request::context) fn choose<'r>(
         .iter()
         .map(|r| Item {
             value: r.value,
-            tokens: r.memory.tokens.of(family).saturating_add(wrapper),
+            tokens: r
+                .memory
+                .tokens
+                .of(family)
+                .saturating_add(wrapper)
+                .saturating_add(room.form.own(&r.memory)),
         })
         .collect();
     let packed: Packed = pack(&items, capacity, room.settings.packer_dp_cell_ceiling);

@@ -19,6 +19,9 @@ pub const ENVELOPE_TOKENS: u32 = 64;
 /// Most tokens that a memory's element adds to its escaped content: reference and time, a token a byte, and the tags.
 pub const ELEMENT_TOKENS: u32 = 40;
 
+/// Replaced memories that an element names: the newest of what it replaced may stand in an earlier block.
+const MOST_NAMED: usize = 3;
+
 /// The recalled memories of a turn. `assembly` tells blocks of one session apart.
 #[must_use]
 pub fn recall(
@@ -71,10 +74,23 @@ fn written(memory: &Memory) -> String {
         out.push_str("\" observed=\"");
         out.push_str(&day(observed));
     }
+    for (i, older) in memory.supersedes.iter().take(MOST_NAMED).enumerate() {
+        out.push_str(if i == 0 { "\" supersedes=\"" } else { " " });
+        out.push_str(&reference(*older));
+    }
     out.push_str("\">");
     push_body(&mut out, &memory.content);
     out.push_str("</memory>\n");
     out
+}
+
+/// Most tokens that naming what a memory replaced adds: six digits each, a token a digit, and the attribute.
+#[must_use]
+pub fn named_tokens(memory: &Memory) -> u32 {
+    match memory.supersedes.len().min(MOST_NAMED) {
+        0 => 0,
+        named => 6 + 8 * u32::try_from(named).unwrap_or(u32::MAX),
+    }
 }
 
 /// Escapes what could open or close a tag. Quotes mean nothing between tags, and escaped they would cost tokens and legibility.

@@ -35,6 +35,8 @@ fn memory(n: u8, content: &str) -> Memory {
         pinned: false,
         status: Status::Active,
         revision: 1,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: [n; 32],
         retrieval_count: 0,
         votes_useful: 0,

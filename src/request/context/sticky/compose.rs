@@ -72,6 +72,8 @@ pub(super) struct Composed {
     pub(super) turns: Vec<(Turn, Outcome)>,
     /// Memories that were recalled for this turn.
     pub(super) used: Vec<Arc<Memory>>,
+    /// Every memory that is rendered for the first time, with the revision of the text that is rendered.
+    pub(super) texts: Vec<(MemoryId, i64)>,
     /// The store's revision that they are known at.
     pub(super) known: i64,
     pub(super) plan: ContextPlan,
@@ -121,7 +123,12 @@ pub(super) fn compose(mut inputs: Inputs<'_>) -> Result<Composed, AssembleError>
     if inputs.explain {
         inputs.record_snapshot(&opened, &mut plan);
     }
+    let rendered = opened.iter().map(|m| (m.id, m.text_revision));
+    let recalled = chosen.memories.iter().map(|r| &r.memory);
     Ok(Composed {
+        texts: rendered
+            .chain(recalled.map(|m| (m.id, m.text_revision)))
+            .collect(),
         used: chosen
             .memories
             .iter()

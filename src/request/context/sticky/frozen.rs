@@ -20,6 +20,8 @@ pub struct Frozen {
     pub(super) turns: Vec<(Turn, Outcome)>,
     /// Memories that were recalled for this turn, and are sent for the first time.
     pub(super) used: Vec<(PartitionKey, MemoryId)>,
+    /// What is rendered for the first time, with the revision of the text that was rendered.
+    pub(super) texts: Vec<(MemoryId, i64)>,
     /// Whether the session was opened by this request: its snapshot is sent for the first time as well.
     pub(super) opened: bool,
     /// The record.

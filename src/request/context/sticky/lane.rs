@@ -11,12 +11,15 @@ use tokio::time::timeout_at;
 use super::render::{Epoch, Pinned, Press};
 use super::{Unknown, Work};
 use crate::ids::MemoryId;
-use crate::memory::Memory;
+use crate::memory::{Memory, Status};
 use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
 use crate::session::working_state::WorkingState;
 use crate::session::{Block, Opening, Outcome, StateDelta, Turn};
 use crate::store::StoreError;
 use crate::store::shared::{BlockFate, Held, InProcess, Known, SessionCache};
+
+/// The memories of a stored lane.
+type Memories = HashMap<MemoryId, Memory, RandomState>;
 
 /// How a lane is found.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ struct Restored {
     turns: Vec<(Turn, Outcome)>,
     /// Memories that were forgotten while the lane was not in memory.
     gone: Vec<MemoryId>,
+    /// The revision up to which that is known.
+    checked: i64,
 }
 
 impl Work<'_> {
@@ -124,6 +129,7 @@ impl Work<'_> {
             opening,
             turns,
             gone,
+            checked,
         } = restored;
         // A preview freezes nothing, so it looks at a lane of its own.
         let scratch = InProcess::new(&self.app.config.session);
@@ -134,6 +140,7 @@ impl Work<'_> {
         };
         let failed = |_| Unknown("session=error");
         let opening = Arc::new(opening);
+        let count = turns.len();
         cache
             .restore(&self.key, Arc::clone(&opening), turns)
             .await
@@ -150,6 +157,8 @@ impl Work<'_> {
                 self.app.sessions.records.forgotten(&self.key, gone);
             }
         }
+        let noted = cache.checked(&self.key, checked, count).await;
+        noted.map_err(failed)?;
         let held = cache.read(&self.key, self.chain.turns()).await;
         let held = held.map_err(failed)?.filter(|held| self.owns(held));
         Ok(Standing {
@@ -169,32 +178,56 @@ impl Work<'_> {
         let Some(record) = store.session_lane(&self.key).await? else {
             return Ok(Stored::Nothing);
         };
+        let partitions = self.key.session.partitions();
+        // Before the memories are read: what is forgotten after that is found by the seal.
+        let checked = store.forget_fence(&partitions)?;
         let ids = all_ids(&record);
-        let memories = store
-            .memories_by_id(&self.key.session.partitions(), &ids)
-            .await?;
-        let memories: HashMap<MemoryId, Memory, RandomState> =
-            memories.into_iter().map(|m| (m.id, m)).collect();
-        let mut gone: Vec<MemoryId> = ids;
+        let found = store.memories_by_id(&partitions, &ids).await?;
+        let mut memories: Memories = found
+            .into_iter()
+            .filter(|memory| memory.status != Status::Quarantined)
+            .map(|memory| (memory.id, memory))
+            .collect();
+        let mut rendered = self.rendered(&record, &memories, checked).await?;
+        if rendered.is_none() && memories.values().any(|memory| memory.text_revision > 0) {
+            // Not the same bytes, and some texts are not what they were: without those the rest may be.
+            memories.retain(|_, memory| memory.text_revision == 0);
+            rendered = self.rendered(&record, &memories, checked).await?;
+        }
+        let Some((opening, turns)) = rendered.filter(|(_, turns)| whole || self.covers(turns))
+        else {
+            return Ok(Stored::Lost(record.opening.epoch));
+        };
+        let mut gone = ids;
         gone.retain(|id| !memories.contains_key(id));
-        let epoch = record.opening.epoch;
-        let Some(opening) = self.opening_again(&record.opening, &memories).await? else {
-            return Ok(Stored::Lost(epoch));
+        Ok(Stored::Lane(Box::new(Restored {
+            opening,
+            turns,
+            gone,
+            checked,
+        })))
+    }
+
+    /// The lane from these memories; nothing when it is not what was sent.
+    async fn rendered(
+        &self,
+        record: &LaneRecord,
+        memories: &Memories,
+        checked: i64,
+    ) -> Result<Option<(Opening, Vec<(Turn, Outcome)>)>, StoreError> {
+        let Some(opening) = self.opening_again(&record.opening, memories).await? else {
+            return Ok(None);
         };
         let states = self.states_of(&record.turns).await?;
         let turns: Option<Vec<(Turn, Outcome)>> = record
             .turns
             .iter()
-            .map(|turn| Some((place(turn), self.turn_again(turn, &memories, &states)?)))
+            .map(|turn| {
+                let outcome = self.turn_again(turn, (memories, checked), &states)?;
+                Some((place(turn), outcome))
+            })
             .collect();
-        let Some(turns) = turns.filter(|turns| whole || self.covers(turns)) else {
-            return Ok(Stored::Lost(epoch));
-        };
-        Ok(Stored::Lane(Box::new(Restored {
-            opening,
-            turns,
-            gone,
-        })))
+        Ok(turns.map(|turns| (opening, turns)))
     }
 
     /// Whether the stored turns are all there, as far as this request can tell. Rows are written in order, so what a crash takes is the
@@ -218,7 +251,7 @@ impl Work<'_> {
     async fn opening_again(
         &self,
         record: &OpeningRecord,
-        memories: &HashMap<MemoryId, Memory, RandomState>,
+        memories: &Memories,
     ) -> Result<Option<Opening>, StoreError> {
         let directive = match record.directive {
             Some(version) => {
@@ -259,7 +292,7 @@ impl Work<'_> {
     fn turn_again(
         &self,
         record: &TurnRecord,
-        memories: &HashMap<MemoryId, Memory, RandomState>,
+        (memories, checked): (&Memories, i64),
         states: &HashMap<u32, WorkingState, RandomState>,
     ) -> Option<Outcome> {
         let recalled: Vec<&Memory> = record
@@ -276,7 +309,7 @@ impl Work<'_> {
                 press.state(&self.owner, record.nonce_epoch, (from, before), (to, after))
             }
         };
-        let block = Press::block(&self.owner, record.nonce_epoch, 0, recall, state);
+        let block = Press::block(&self.owner, record.nonce_epoch, checked, recall, state);
         let whole = recalled.len() == record.memories.len();
         match (block, record.digest) {
             (Some(block), Some(digest)) if whole && *block.digest() != digest => None,

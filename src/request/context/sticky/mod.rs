@@ -348,6 +348,7 @@ impl Work<'_> {
             opening: Arc::new(opening),
             turns: Vec::new(),
             used: Vec::new(),
+            texts: Vec::new(),
             plan,
             checked: 0,
             known: 0,

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::{Frozen, compose};
 use crate::app::App;
 use crate::ids::MemoryId;
+use crate::memory::{Memory, Status};
 use crate::openai::ChatRequest;
 use crate::openai::edits::Edits;
 use crate::providers::ModelProfile;
@@ -111,11 +112,26 @@ impl Frozen {
         let known = timeout(PATIENCE, app.store.memories_by_id(&partitions, &asked));
         let known = known.await.map_err(|_| "fence=timeout")?.map_err(failed)?;
         let mut gone = asked;
-        gone.retain(|id| known.iter().all(|memory| memory.id != *id));
+        gone.retain(|id| {
+            !known
+                .iter()
+                .any(|memory| memory.id == *id && self.still_says(memory))
+        });
         if !gone.is_empty() {
             self.scrub(app, &gone, keep).await?;
         }
         self.current(app, (fence, held.len()), keep).await
+    }
+
+    /// Whether a memory may be sent with the text that was rendered: it does not wait for review, and its text is what it was then.
+    fn still_says(&self, memory: &Memory) -> bool {
+        let rendered = self.texts.iter().find(|(id, _)| *id == memory.id);
+        let same = match rendered {
+            Some((_, revision)) => memory.text_revision == *revision,
+            // Rendered for an earlier request, and checked up to there.
+            None => memory.text_revision <= self.checked,
+        };
+        same && memory.status != Status::Quarantined
     }
 
     /// Notes that nothing in the lane was forgotten up to this revision, as far as its turns have been looked at.

@@ -34,6 +34,7 @@ impl Work<'_> {
             change,
             turns,
             used,
+            texts,
             known,
             plan,
         } = composed;
@@ -53,6 +54,7 @@ impl Work<'_> {
             opening,
             turns,
             used,
+            texts,
             plan,
             checked,
             known,

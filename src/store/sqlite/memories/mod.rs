@@ -1,29 +1,27 @@
 //! Memories: what is written and what is asked. Every statement names organisation, agent and user.
 
+mod list;
 mod row;
+mod refined;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::error::constraint;
+use super::refinery::relations;
 use super::rows::{limit, micros, snapshot, user_column};
-use super::{SqliteStore, feed, fences};
+use super::{SqliteStore, fences};
 use crate::ids::MemoryId;
-use crate::memory::{Memory, PartitionKey, Status};
-use crate::store::{ChangeKind, InsertOutcome, ListFilter, ListPage, MemoryStore, StoreError};
+use crate::memory::{Memory, PartitionKey};
+use crate::store::{ListFilter, ListPage, MemoryStore, StoreError};
 
+pub(super) use refined::{
+    bury, held_back, insert_row, is_tombstoned, slot_mates, update_row, written_again,
+};
 use row::{COLUMNS, Reader};
 
 #[async_trait]
 impl MemoryStore for SqliteStore {
-    async fn insert_memories(
-        &self,
-        memories: Vec<Memory>,
-    ) -> Result<Vec<InsertOutcome>, StoreError> {
-        self.write(move |conn| insert_all(conn, &memories)).await
-    }
-
     async fn memory_by_hash(
         &self,
         partition: &PartitionKey,
@@ -115,54 +113,7 @@ impl MemoryStore for SqliteStore {
     }
 }
 
-pub(super) fn insert_all(
-    conn: &Connection,
-    memories: &[Memory],
-) -> Result<Vec<InsertOutcome>, StoreError> {
-    memories.iter().map(|memory| insert(conn, memory)).collect()
-}
-
-/// The write lock is held from the look to the insert, so no other process can store the same text in between.
-fn insert(conn: &Connection, memory: &Memory) -> Result<InsertOutcome, StoreError> {
-    if let Some(existing) = by_hash(conn, &memory.partition, &memory.content_hash)? {
-        written_again(conn, &memory.partition, existing, memory.created_at)?;
-        return Ok(InsertOutcome::Duplicate { existing });
-    }
-    let revision = feed::append(
-        conn,
-        &ChangeKind::Memory(memory.partition.clone(), memory.id),
-    )?;
-    row::insert(conn, memory, revision).map_err(|e| constraint(e, "memory", "agent"))?;
-    Ok(InsertOutcome::Inserted { revision })
-}
-
-fn written_again(
-    conn: &Connection,
-    partition: &PartitionKey,
-    id: MemoryId,
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    let revision = feed::append(conn, &ChangeKind::Memory(partition.clone(), id))?;
-    let sql = "UPDATE memories SET retrieval_count = min(retrieval_count + 1, 4294967295), revision = ?5,
-                      updated_at = max(updated_at, ?6), retrieved_at = max(coalesce(retrieved_at, ?6), ?6)
-               WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
-    let (org, agent, user) = (
-        partition.org,
-        partition.agent,
-        user_column(partition.user.as_ref()),
-    );
-    conn.prepare_cached(sql)?.execute(params![
-        org.as_bytes(),
-        agent.as_bytes(),
-        user,
-        id.as_bytes(),
-        revision,
-        micros(at)
-    ])?;
-    Ok(())
-}
-
-fn by_hash(
+pub(super) fn by_hash(
     conn: &Connection,
     partition: &PartitionKey,
     hash: &[u8; 32],
@@ -183,7 +134,7 @@ fn by_hash(
     Ok(id.map(MemoryId::from_bytes))
 }
 
-fn held(
+pub(super) fn held(
     conn: &Connection,
     partitions: &[PartitionKey],
     id: MemoryId,
@@ -275,52 +226,13 @@ fn list(
 ) -> Result<ListPage, StoreError> {
     let mut memories = Vec::new();
     for partition in partitions {
-        page_of(conn, partition, filter, &mut memories)?;
+        list::page_of(conn, partition, filter, &mut memories)?;
     }
     memories.sort_unstable_by_key(|memory| std::cmp::Reverse(memory.id));
     memories.dedup_by_key(|memory| memory.id);
     let has_more = memories.len() > filter.limit;
     memories.truncate(filter.limit);
     Ok(ListPage { memories, has_more })
-}
-
-/// Adds one row more than the page holds, which tells whether another page follows.
-fn page_of(
-    conn: &Connection,
-    partition: &PartitionKey,
-    filter: &ListFilter,
-    memories: &mut Vec<Memory>,
-) -> Result<(), StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id < ?4
-            AND CASE WHEN ?5 IS NULL THEN status <> 'forgotten' ELSE status = ?5 END AND (?6 IS NULL OR instr(labels, ?6) > 0)
-         ORDER BY id DESC LIMIT ?7"
-    );
-    let (org, agent, user) = (
-        partition.org,
-        partition.agent,
-        user_column(partition.user.as_ref()),
-    );
-    // Above every identifier, so that the first page needs no statement of its own.
-    let after = filter.after.map_or([0xff; 16], |id| *id.as_bytes());
-    let status = filter.status.map(Status::as_str);
-    let label = filter.category.map(row::label_needle);
-    let one_more = limit(filter.limit).saturating_add(1);
-    let mut select = conn.prepare_cached(&sql)?;
-    let mut rows = select.query(params![
-        org.as_bytes(),
-        agent.as_bytes(),
-        user,
-        after,
-        status,
-        label,
-        one_more
-    ])?;
-    let mut reader = Reader::default();
-    while let Some(row) = rows.next()? {
-        memories.push(reader.memory(row)?);
-    }
-    Ok(())
 }
 
 fn forget_in(
@@ -345,7 +257,7 @@ fn forget(
     at: Timestamp,
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE memories SET content = '', labels = '[]', valid_until = NULL, observed_at = NULL, source_kind = '',
-                      source_session = NULL, source_turn = NULL, metadata = NULL, pinned = FALSE, status = 'forgotten', updated_at = ?5,
+                      slot = NULL, review = NULL, supersedes = x'', source_session = NULL, source_turn = NULL, metadata = NULL, pinned = FALSE, status = 'forgotten', updated_at = ?5,
                       embedding_model = NULL, embedding = NULL, tokens_o200k = 0, tokens_cl100k = 0, tokens_claude = 0, tokens_unknown = 0
                WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status <> 'forgotten'";
     let (org, agent, user) = (
@@ -363,16 +275,8 @@ fn forget(
     if erased == 0 {
         return Ok(false);
     }
-    let revision = feed::append(conn, &ChangeKind::Memory(partition.clone(), id))?;
-    let sql =
-        "UPDATE memories SET revision = ?5 WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4";
-    conn.prepare_cached(sql)?.execute(params![
-        org.as_bytes(),
-        agent.as_bytes(),
-        user,
-        id.as_bytes(),
-        revision
-    ])?;
+    relations::forget(conn, partition, id)?;
+    let revision = relations::changed(conn, partition, id)?;
     fences::raise(conn, partition, revision)?;
     Ok(true)
 }

@@ -8,26 +8,25 @@ use serde_json::value::RawValue;
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::{Category, Embedding, Label, Memory, PartitionKey, Source, Status};
 use crate::store::StoreError;
-use crate::store::sqlite::rows::{Columns, micros, user_column};
+use crate::store::sqlite::rows::{Columns, id_bytes, micros, user_column};
 use crate::tokens::TokenCounts;
 
 /// Every column that a [`Memory`] has, in the order in which [`Reader::memory`] reads and [`insert`] binds them.
 pub(super) const COLUMNS: &str = "id, org, agent, user, content, labels, confidence, valid_from, valid_until, observed_at, \
      source_kind, source_session, source_turn, metadata, pinned, status, revision, content_hash, retrieval_count, votes_useful, \
-     votes_not_useful, created_at, updated_at, embedding_model, embedding, tokens_o200k, tokens_cl100k, tokens_claude, tokens_unknown";
-
-const STATUSES: [Status; 4] = [
-    Status::Active,
-    Status::Superseded,
-    Status::Quarantined,
-    Status::Forgotten,
-];
+     votes_not_useful, created_at, updated_at, embedding_model, embedding, tokens_o200k, tokens_cl100k, tokens_claude, tokens_unknown, \
+     text_revision, supersedes";
 
 /// Inserts `memory` at `revision`, whatever revision it carries itself.
-pub(super) fn insert(conn: &Connection, memory: &Memory, revision: i64) -> rusqlite::Result<()> {
+pub(super) fn insert(
+    conn: &Connection,
+    memory: &Memory,
+    slot: Option<&[u8; 16]>,
+    revision: i64,
+) -> rusqlite::Result<()> {
     let sql = format!(
-        "INSERT INTO memories ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-         ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)"
+        "INSERT INTO memories ({COLUMNS}, slot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)"
     );
     let Memory {
         partition,
@@ -66,6 +65,58 @@ pub(super) fn insert(conn: &Connection, memory: &Memory, revision: i64) -> rusql
         tokens.cl100k,
         tokens.claude,
         tokens.unknown,
+        memory.text_revision,
+        id_bytes(&memory.supersedes),
+        slot,
+    ])?;
+    Ok(())
+}
+
+/// Writes every column of `memory` that an edit can change, by its identifier.
+pub(super) fn update(
+    conn: &Connection,
+    memory: &Memory,
+    slot: Option<&[u8; 16]>,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE memories SET content = ?2, labels = ?3, confidence = ?4, valid_from = ?5, valid_until = ?6, observed_at = ?7,
+                      source_kind = ?8, source_session = ?9, source_turn = ?10, metadata = ?11, pinned = ?12, status = ?13,
+                      content_hash = ?14, updated_at = ?15, embedding_model = ?16, embedding = ?17, tokens_o200k = ?18,
+                      tokens_cl100k = ?19, tokens_claude = ?20, tokens_unknown = ?21, text_revision = ?22, supersedes = ?23,
+                      slot = ?24, votes_useful = ?25, votes_not_useful = ?26
+               WHERE id = ?1";
+    let Memory {
+        source,
+        tokens,
+        embedding,
+        ..
+    } = memory;
+    conn.prepare_cached(sql)?.execute(params![
+        memory.id.as_bytes(),
+        memory.content,
+        labels_text(&memory.labels)?,
+        memory.confidence,
+        micros(memory.valid_from),
+        memory.valid_until.map(micros),
+        memory.observed_at.map(micros),
+        source.kind,
+        source.session,
+        source.turn,
+        memory.metadata.as_ref().map(|json| json.get()),
+        memory.pinned,
+        memory.status.as_str(),
+        memory.content_hash,
+        micros(memory.updated_at),
+        embedding.as_ref().map(|e| &e.model),
+        embedding.as_ref().map(|e| vector_bytes(&e.vector)),
+        tokens.o200k,
+        tokens.cl100k,
+        tokens.claude,
+        tokens.unknown,
+        memory.text_revision,
+        id_bytes(&memory.supersedes),
+        slot,
+        memory.votes_useful,
+        memory.votes_not_useful,
     ])?;
     Ok(())
 }
@@ -99,8 +150,7 @@ impl Reader {
             },
             metadata: metadata(&mut columns)?,
             pinned: columns.take()?,
-            status: columns
-                .parsed(|text| STATUSES.into_iter().find(|status| status.as_str() == text))?,
+            status: columns.parsed(Status::parse)?,
             revision: columns.take()?,
             content_hash: columns.take()?,
             retrieval_count: columns.take()?,
@@ -115,6 +165,8 @@ impl Reader {
                 claude: columns.take()?,
                 unknown: columns.take()?,
             },
+            text_revision: columns.take()?,
+            supersedes: columns.ids()?.into(),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::ids::MemoryId;
 use crate::session::record::{OpeningRecord, SessionRecord, TurnEnd, TurnRecord};
 use crate::session::{ChainHash, LaneKey};
 use crate::store::StoreError;
-use crate::store::sqlite::rows::{Columns, all, micros};
+use crate::store::sqlite::rows::{Columns, all, id_bytes, micros};
 
 pub(super) fn apply(conn: &Connection, record: &SessionRecord) -> Result<(), StoreError> {
     match record {
@@ -59,7 +59,7 @@ fn forgotten(conn: &Connection, key: &LaneKey, gone: &[MemoryId]) -> Result<(), 
     let values = params![org, agent, user, id, lane];
     let turns = all(conn, &sql, values, |row| {
         let mut columns = Columns::of(row, "session turn");
-        Ok((columns.take::<i64>()?, row::ids(&mut columns)?))
+        Ok((columns.take::<i64>()?, columns.ids()?))
     })?;
     let sql = format!(
         "UPDATE session_turns SET memories = ?6, digest = NULL WHERE session = {SESSION} AND position = ?5"
@@ -68,7 +68,7 @@ fn forgotten(conn: &Connection, key: &LaneKey, gone: &[MemoryId]) -> Result<(), 
         let before = memories.len();
         memories.retain(|id| !gone.contains(id));
         if memories.len() < before {
-            let left = row::id_bytes(&memories);
+            let left = id_bytes(&memories);
             conn.prepare_cached(&sql)?
                 .execute(params![org, agent, user, id, position, left])?;
         }

@@ -3,11 +3,10 @@
 use rusqlite::{Connection, params};
 
 use super::{SESSION, columns};
-use crate::ids::MemoryId;
 use crate::session::record::{OpeningRecord, TurnRecord};
 use crate::session::{Anchor, ChainHash, LaneKey, RotationReason};
 use crate::store::StoreError;
-use crate::store::sqlite::rows::{Columns, micros};
+use crate::store::sqlite::rows::{Columns, id_bytes, micros};
 
 /// An [`OpeningRecord`], in the order in which [`opening`] reads and [`insert_opening`] binds it.
 pub(super) const OPENING: &str =
@@ -50,7 +49,7 @@ pub(super) fn opening(columns: &mut Columns<'_>) -> Result<OpeningRecord, StoreE
         epoch: columns.take()?,
         nonce_epoch: columns.take()?,
         directive: columns.take()?,
-        snapshot: ids(columns)?,
+        snapshot: columns.ids()?,
         sha256: columns.take()?,
         reason: columns
             .take::<Option<String>>()?
@@ -124,24 +123,11 @@ pub(super) fn turn(columns: &mut Columns<'_>) -> Result<TurnRecord, StoreError> 
         chain: ChainHash::from_bytes(columns.take()?),
         anchor: Anchor::from_bytes(columns.take()?),
         nonce_epoch: columns.take()?,
-        memories: ids(columns)?,
+        memories: columns.ids()?,
         state: columns
             .take::<Option<u32>>()?
             .zip(columns.take::<Option<u32>>()?),
         digest: columns.take()?,
         at: columns.time()?,
     })
-}
-
-pub(super) fn id_bytes(ids: &[MemoryId]) -> Vec<u8> {
-    ids.iter().flat_map(MemoryId::as_bytes).copied().collect()
-}
-
-pub(super) fn ids(columns: &mut Columns<'_>) -> Result<Vec<MemoryId>, StoreError> {
-    let bytes: Vec<u8> = columns.take()?;
-    let (ids, rest) = bytes.as_chunks::<16>();
-    if !rest.is_empty() {
-        return Err(columns.damaged());
-    }
-    Ok(ids.iter().map(|id| MemoryId::from_bytes(*id)).collect())
 }

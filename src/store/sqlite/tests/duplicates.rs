@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::{Files, insert, memory, new_agent, new_partition, of_user, time};
 use crate::memory::{Memory, PartitionKey, Status};
-use crate::store::{InsertOutcome, MemoryStore};
+use crate::store::{Committed, MemoryStore};
 
 #[tokio::test]
 async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
@@ -16,20 +16,17 @@ async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
         ..memory(&partition, "tea")
     };
     let outcomes = store
-        .insert_memories(vec![first.clone(), memory(&partition, "milk"), again])
+        .commit_all(vec![first.clone(), memory(&partition, "milk"), again])
         .await
         .unwrap();
     assert!(matches!(
         outcomes[..2],
-        [
-            InsertOutcome::Inserted { .. },
-            InsertOutcome::Inserted { .. }
-        ]
+        [Committed::Inserted { .. }, Committed::Inserted { .. }]
     ));
-    assert_eq!(outcomes[2], InsertOutcome::Duplicate { existing: first.id });
+    assert_eq!(outcomes[2], Committed::Duplicate { existing: first.id });
     assert_eq!(
         insert(&store, memory(&partition, "tea")).await,
-        InsertOutcome::Duplicate { existing: first.id }
+        Committed::Duplicate { existing: first.id }
     );
     let read = store
         .memory(std::slice::from_ref(&partition), first.id)
@@ -60,7 +57,7 @@ async fn only_active_rows_of_the_same_partition_are_duplicates() {
     ] {
         assert!(matches!(
             insert(&store, memory(partition, "tea")).await,
-            InsertOutcome::Inserted { .. }
+            Committed::Inserted { .. }
         ));
     }
     let held = Memory {
@@ -70,10 +67,10 @@ async fn only_active_rows_of_the_same_partition_are_duplicates() {
     insert(&store, held.clone()).await;
     assert!(matches!(
         insert(&store, memory(&shared, "spam")).await,
-        InsertOutcome::Inserted { .. }
+        Committed::Inserted { .. }
     ));
     assert!(
-        matches!(insert(&store, held).await, InsertOutcome::Duplicate { .. }),
+        matches!(insert(&store, held).await, Committed::Duplicate { .. }),
         "an active row has the text by now"
     );
 }
@@ -91,7 +88,7 @@ async fn forty_identical_inserts_at_once_store_one_row() {
     let existing: HashSet<_> = outcomes
         .iter()
         .filter_map(|o| {
-            if let InsertOutcome::Duplicate { existing } = o {
+            if let Committed::Duplicate { existing } = o {
                 Some(*existing)
             } else {
                 None
@@ -101,7 +98,7 @@ async fn forty_identical_inserts_at_once_store_one_row() {
     assert_eq!(
         outcomes
             .iter()
-            .filter(|o| matches!(o, InsertOutcome::Inserted { .. }))
+            .filter(|o| matches!(o, Committed::Inserted { .. }))
             .count(),
         1
     );

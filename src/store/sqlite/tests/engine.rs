@@ -39,7 +39,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             error,
             OpenError::NewerSchema {
                 found: 999,
-                known: 2
+                known: 3
             }
         ),
         "{error}"
@@ -103,7 +103,7 @@ async fn every_acknowledged_write_of_a_crowd_is_there_after_a_restart() {
         );
         async move {
             let id = memory.id;
-            store.insert_memories(vec![memory]).await.unwrap();
+            store.commit_all(vec![memory]).await.unwrap();
             id
         }
     });
@@ -139,7 +139,7 @@ async fn a_failing_write_of_a_group_takes_no_other_with_it() {
     // The first job holds the thread until the others have queued up behind it, so that those share a group.
     let (release, held) = std::sync::mpsc::channel::<()>();
     let blocker = store.write(move |_| held.recv().map_err(|_| StoreError::Missing("release")));
-    let good = |i: usize| store.insert_memories(vec![memory(&partition, &format!("fact {i}"))]);
+    let good = |i: usize| store.commit_all(vec![memory(&partition, &format!("fact {i}"))]);
     let taken = store.org(partition.org).await.unwrap().unwrap();
     let release = async move { release.send(()).unwrap() };
     let (blocked, first, failed, last, ()) =
@@ -161,7 +161,7 @@ async fn a_full_disk_refuses_writes_and_the_next_one_works_when_there_is_room() 
         .await
         .unwrap();
     let big = memory(&partition, &"large ".repeat(10_000));
-    let error = store.insert_memories(vec![big.clone()]).await.unwrap_err();
+    let error = store.commit_all(vec![big.clone()]).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the store is unavailable: the disk is full"
@@ -178,7 +178,7 @@ async fn a_full_disk_refuses_writes_and_the_next_one_works_when_there_is_room() 
         })
         .await
         .unwrap();
-    store.insert_memories(vec![big]).await.unwrap();
+    store.commit_all(vec![big]).await.unwrap();
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_read_only_database_refuses_writes_without_stopping_the_writer() {
         .unwrap();
     for _ in 0..2 {
         let error = store
-            .insert_memories(vec![memory(&partition, "tea")])
+            .commit_all(vec![memory(&partition, "tea")])
             .await
             .unwrap_err();
         assert_eq!(
@@ -243,7 +243,7 @@ async fn a_damaged_row_is_reported_without_its_contents() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let stored = memory(&partition, "tea");
-    store.insert_memories(vec![stored.clone()]).await.unwrap();
+    store.commit_all(vec![stored.clone()]).await.unwrap();
     files
         .raw()
         .execute("UPDATE memories SET embedding = x'010203'", [])
@@ -269,7 +269,7 @@ async fn a_closed_store_refuses_everything() {
     };
     closed(
         store
-            .insert_memories(vec![memory(&partition, "tea")])
+            .commit_all(vec![memory(&partition, "tea")])
             .await
             .unwrap_err(),
     );

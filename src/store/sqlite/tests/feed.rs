@@ -1,8 +1,8 @@
 use super::{Files, memory, new_agent, new_org, new_partition, of_user, time};
 use crate::ids::TokenId;
 use crate::store::{
-    AgentStatus, Change, ChangeFeed, ChangeKind, DirectiveMode, DirectiveStore, IdentityStore,
-    InsertOutcome, MemoryStore, NewDirective, OrgStatus, StoredToken,
+    AgentStatus, Change, ChangeFeed, ChangeKind, Committed, DirectiveMode, DirectiveStore,
+    IdentityStore, MemoryStore, NewDirective, OrgStatus, StoredToken,
 };
 
 /// The changes of `kinds` when they are the newest ones, the last of them at `newest`.
@@ -67,8 +67,11 @@ async fn writes_of_directives_and_memories_have_one_entry_each() {
     store.promote_directive(org, agent, 1).await.unwrap();
     let stored = memory(&partition, "tea");
     let batch = vec![stored.clone(), memory(&partition, "tea")];
-    let outcomes = store.insert_memories(batch).await.unwrap();
-    assert_eq!(outcomes[0], InsertOutcome::Inserted { revision: 5 });
+    let outcomes = store.commit_all(batch).await.unwrap();
+    assert!(matches!(
+        outcomes[0],
+        Committed::Inserted { revision: 5, .. }
+    ));
     store
         .forget_memory(std::slice::from_ref(&partition), stored.id, time(1))
         .await
@@ -114,7 +117,7 @@ async fn another_handle_hears_of_a_write_once() {
     assert!(!server.poll().await.unwrap());
     let known = server.revision().await.unwrap();
     let stored = memory(&partition, "tea");
-    cli.insert_memories(vec![stored.clone()]).await.unwrap();
+    cli.commit_all(vec![stored.clone()]).await.unwrap();
     assert!(server.poll().await.unwrap());
     let kind = ChangeKind::Memory(partition, stored.id);
     assert_eq!(

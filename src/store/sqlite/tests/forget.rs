@@ -3,8 +3,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::{Files, memory, new_partition, of_user, time};
-use crate::memory::{Memory, PartitionKey, Source, Status};
-use crate::store::{ChangeFeed, InsertOutcome, ListFilter, MemoryStore};
+use crate::memory::{Memory, PartitionKey, Source};
+use crate::store::{ChangeFeed, Committed, MemoryStore};
 
 /// A text that fills overflow pages, so that erasing it must clean pages that become free.
 fn long_text() -> String {
@@ -35,7 +35,7 @@ async fn a_forgotten_memory_is_found_by_no_read() {
     let store = files.open();
     let own = of_user(&new_partition(&store).await, "ann");
     let written = secret(&own);
-    store.insert_memories(vec![written.clone()]).await.unwrap();
+    store.commit_all(vec![written.clone()]).await.unwrap();
     let both = [
         PartitionKey {
             user: None,
@@ -66,9 +66,9 @@ async fn a_forgotten_memory_is_found_by_no_read() {
             .unwrap()
             .is_empty()
     );
-    let outcomes = store.insert_memories(vec![secret(&own)]).await.unwrap();
+    let outcomes = store.commit_all(vec![secret(&own)]).await.unwrap();
     assert!(
-        matches!(outcomes[0], InsertOutcome::Inserted { .. }),
+        matches!(outcomes[0], Committed::Inserted { .. }),
         "a tombstone is no duplicate"
     );
 }
@@ -79,37 +79,28 @@ async fn a_tombstone_keeps_identity_hash_and_revision_only() {
     let store = files.open();
     let own = new_partition(&store).await;
     let written = secret(&own);
-    store.insert_memories(vec![written.clone()]).await.unwrap();
+    store.commit_all(vec![written.clone()]).await.unwrap();
     let scope = [own];
     store
         .forget_memory(&scope, written.id, time(7))
         .await
         .unwrap();
-    let status = Some(Status::Forgotten);
-    let filter = ListFilter {
-        limit: 1,
-        status,
-        ..ListFilter::default()
-    };
-    let tombstone = store
-        .list_memories(&scope, filter)
-        .await
-        .unwrap()
-        .memories
-        .remove(0);
-    assert_eq!((tombstone.id, tombstone.updated_at), (written.id, time(7)));
-    assert_eq!(tombstone.content_hash, written.content_hash);
-    assert_eq!(tombstone.revision, store.revision().await.unwrap());
-    assert_eq!((&*tombstone.content, tombstone.labels.len()), ("", 0));
-    assert!(tombstone.metadata.is_none() && tombstone.embedding.is_none());
-    assert_eq!(
-        tombstone.source,
-        Source {
-            kind: String::new(),
-            session: None,
-            turn: None
-        }
-    );
+    let raw = files.raw();
+    let erased: bool = raw
+        .query_row(
+            "SELECT status = 'forgotten' AND updated_at = ?2 AND content_hash = ?3 AND content = '' AND labels = '[]'
+                    AND metadata IS NULL AND embedding IS NULL AND slot IS NULL AND review IS NULL AND source_kind = ''
+                    AND source_session IS NULL AND source_turn IS NULL AND revision = ?4 FROM memories WHERE id = ?1",
+            rusqlite::params![
+                written.id.as_bytes(),
+                time(7).as_microsecond(),
+                written.content_hash,
+                store.revision().await.unwrap()
+            ],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(erased);
 }
 
 #[tokio::test]
@@ -119,7 +110,7 @@ async fn no_byte_of_a_forgotten_text_stays_in_the_file_or_its_log() {
     let partition = new_partition(&store).await;
     let written = secret(&partition);
     store
-        .insert_memories(vec![written.clone(), memory(&partition, "kept text")])
+        .commit_all(vec![written.clone(), memory(&partition, "kept text")])
         .await
         .unwrap();
     let before = files.bytes();
@@ -146,7 +137,7 @@ async fn the_log_is_emptied_while_the_store_is_open() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let written = secret(&partition);
-    store.insert_memories(vec![written.clone()]).await.unwrap();
+    store.commit_all(vec![written.clone()]).await.unwrap();
     store
         .forget_memory(&[partition], written.id, time(1))
         .await
@@ -162,7 +153,7 @@ async fn a_reader_delays_the_emptying_of_the_log_until_it_is_done() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let written = secret(&partition);
-    store.insert_memories(vec![written.clone()]).await.unwrap();
+    store.commit_all(vec![written.clone()]).await.unwrap();
     let reader = files.raw();
     reader
         .execute_batch("BEGIN; SELECT count(*) FROM memories")

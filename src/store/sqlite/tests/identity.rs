@@ -1,6 +1,6 @@
 use super::{Files, new_agent, new_org, time, token};
 use crate::ids::{AgentId, OrgId, TokenId};
-use crate::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus, StoreError};
+use crate::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus, StoreError};
 
 #[tokio::test]
 async fn organisations_are_kept_and_listed_oldest_first() {
@@ -72,6 +72,7 @@ async fn an_agent_is_invisible_to_another_organisation() {
         org: OrgId::new(),
         name: String::new(),
         status: AgentStatus::Active,
+        capture: CaptureScope::Off,
         created_at: time(0),
     };
     assert!(matches!(

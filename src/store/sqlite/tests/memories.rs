@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Files, insert, memory, new_agent, new_partition, of_user, time};
+use super::{Files, history, insert, memory, new_agent, new_partition, of_user, time};
+use crate::auth::ReviewRight;
 use crate::ids::{AgentId, MemoryId};
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::store::sqlite::SqliteStore;
-use crate::store::{InsertOutcome, ListFilter, MemoryStore, StoreError};
+use crate::store::{Committed, ListFilter, Matching, MemoryStore, Reading, StoreError};
 use crate::tokens::TokenCounts;
 
 async fn ids(
@@ -49,7 +50,7 @@ async fn a_memory_comes_back_as_it_was_written() {
         written.votes_useful,
         written.votes_not_useful,
     ) = (5, 6, 7);
-    let InsertOutcome::Inserted { revision } = insert(&store, written.clone()).await else {
+    let Committed::Inserted { revision, .. } = insert(&store, written.clone()).await else {
         panic!("not inserted")
     };
     written.revision = revision;
@@ -76,7 +77,7 @@ async fn a_batch_with_a_fault_stores_nothing() {
         ..memory(&partition, "milk")
     };
     let failed = store
-        .insert_memories(vec![memory(&partition, "juice"), clash])
+        .commit_all(vec![memory(&partition, "juice"), clash])
         .await;
     assert!(
         matches!(failed, Err(StoreError::Conflict("memory"))),
@@ -87,7 +88,7 @@ async fn a_batch_with_a_fault_stores_nothing() {
         ..partition.clone()
     };
     assert!(matches!(
-        store.insert_memories(vec![memory(&nowhere, "x")]).await,
+        store.commit_all(vec![memory(&nowhere, "x")]).await,
         Err(StoreError::Missing("agent"))
     ));
     assert_eq!(store.count_memories(&partition).await.unwrap(), 1);
@@ -133,7 +134,7 @@ async fn no_read_reaches_another_partition() {
         );
         let filter = ListFilter {
             limit: 10,
-            ..ListFilter::default()
+            ..history()
         };
         assert!(ids(&store, scope, filter).await.0.is_empty());
         assert!(
@@ -210,7 +211,7 @@ async fn pages_go_newest_first_through_all_partitions() {
     let mut seen = Vec::new();
     let mut filter = ListFilter {
         limit: 3,
-        ..ListFilter::default()
+        ..history()
     };
     loop {
         let (page, has_more) = ids(&store, &both, filter.clone()).await;
@@ -227,7 +228,7 @@ async fn pages_go_newest_first_through_all_partitions() {
         &[own.clone(), own],
         ListFilter {
             limit: 7,
-            ..ListFilter::default()
+            ..history()
         },
     )
     .await;
@@ -255,7 +256,7 @@ async fn lists_filter_by_status_and_by_any_label() {
     });
     let gone = memory(&partition, "d");
     store
-        .insert_memories(
+        .commit_all(
             [&active, &held, &labelled, &gone]
                 .map(Clone::clone)
                 .to_vec(),
@@ -265,36 +266,61 @@ async fn lists_filter_by_status_and_by_any_label() {
     let scope = std::slice::from_ref(&partition);
     store.forget_memory(scope, gone.id, time(1)).await.unwrap();
     let list = |status, category| {
+        let matching = Matching {
+            status,
+            category,
+            ..Matching::default()
+        };
         ids(
             &store,
             scope,
             ListFilter {
-                after: None,
-                limit: 9,
-                status,
-                category,
+                matching,
+                ..history()
             },
         )
     };
-    assert_eq!(list(None, None).await.0, [labelled.id, held.id, active.id]);
-    assert_eq!(list(Some(Status::Quarantined), None).await.0, [held.id]);
-    assert_eq!(list(Some(Status::Forgotten), None).await.0, [gone.id]);
+    assert_eq!(list(None, None).await.0, [labelled.id, active.id]);
+    assert!(list(Some(Status::Quarantined), None).await.0.is_empty());
+    assert!(list(Some(Status::Forgotten), None).await.0.is_empty());
+    let review = ListFilter {
+        reading: Reading::Review(ReviewRight::for_test()),
+        ..history()
+    };
+    assert_eq!(ids(&store, scope, review).await.0, [held.id]);
     assert_eq!(list(None, Some(Category::Episodic)).await.0, [labelled.id]);
     assert_eq!(
         list(Some(Status::Active), Some(Category::Factual)).await.0,
         [labelled.id, active.id]
     );
-    let loaded = store
-        .partition_memories(&partition, None, usize::MAX)
-        .await
-        .unwrap();
-    assert_eq!(
-        loaded.iter().map(|m| m.id).collect::<Vec<_>>(),
-        [active.id, labelled.id],
-        "active ones, oldest first"
-    );
-    assert!(loaded.iter().all(|m| m.embedding == active.embedding));
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active() {
+    let files = Files::new();
+    let store = files.open();
+    let partition = new_partition(&store).await;
+    let mut rows: Vec<Memory> = (0..7)
+        .map(|i| memory(&partition, &format!("note {i}")))
+        .collect();
+    rows[3].status = Status::Quarantined;
+    store.commit_all(rows.clone()).await.unwrap();
+    let expected = rows.iter().filter(|row| row.status == Status::Active);
+    let (mut after, mut pages, mut read) = (None, Vec::new(), Vec::new());
+    loop {
+        let page = store.partition_memories(&partition, after, 4).await;
+        let page = page.unwrap();
+        after = page.last().map(|memory| memory.id);
+        pages.push(page.len());
+        read.extend(page);
+        if pages.last() < Some(&4) {
+            break;
+        }
+    }
+    assert_eq!(pages, [4, 2]);
+    assert!(read.iter().map(|m| m.id).eq(expected.map(|m| m.id)));
+    assert!(read.iter().all(|m| m.embedding == rows[0].embedding));
 }
 
 #[tokio::test]
@@ -303,7 +329,7 @@ async fn use_counts_add_up_without_a_change_of_the_row() {
     let store = files.open();
     let partition = new_partition(&store).await;
     let used = memory(&partition, "tea");
-    let InsertOutcome::Inserted { revision } = insert(&store, used.clone()).await else {
+    let Committed::Inserted { revision, .. } = insert(&store, used.clone()).await else {
         panic!("not inserted")
     };
     for second in 1..=5 {

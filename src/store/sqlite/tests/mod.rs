@@ -20,12 +20,13 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::auth::Permissions;
+use crate::auth::{HistoryRight, Permissions};
 use crate::config::StoreConfig;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Category, Embedding, Label, Memory, PartitionKey, Source, Status};
 use crate::store::{
-    Agent, AgentStatus, IdentityStore, InsertOutcome, MemoryStore, Org, OrgStatus, StoredToken,
+    Agent, AgentStatus, CaptureScope, Committed, IdentityStore, ListFilter, Matching, Org,
+    OrgStatus, Reading, RefineryStore, StoreError, StoredToken,
 };
 use crate::tokens::TokenCounts;
 
@@ -90,6 +91,7 @@ async fn new_agent(store: &SqliteStore, org: OrgId) -> AgentId {
             org,
             name: "Agent".to_owned(),
             status: AgentStatus::Active,
+            capture: CaptureScope::Off,
             created_at: time(0),
         })
         .await
@@ -133,6 +135,8 @@ fn memory(partition: &PartitionKey, content: &str) -> Memory {
         pinned: false,
         status: Status::Active,
         revision: 0,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: Sha256::digest(content).into(),
         retrieval_count: 0,
         votes_useful: 0,
@@ -163,6 +167,24 @@ fn token(org: OrgId, agent: Option<AgentId>) -> StoredToken {
     }
 }
 
-async fn insert(store: &SqliteStore, memory: Memory) -> InsertOutcome {
-    store.insert_memories(vec![memory]).await.unwrap()[0]
+impl SqliteStore {
+    /// Writes memories about which nothing was decided.
+    async fn commit_all(&self, memories: Vec<Memory>) -> Result<Vec<Committed>, StoreError> {
+        self.commit(memories.into()).await
+    }
+}
+
+/// Everything that was not forgotten and waits for nothing.
+fn history() -> ListFilter {
+    ListFilter {
+        reading: Reading::History(HistoryRight::for_test()),
+        after: None,
+        limit: 100,
+        matching: Matching::default(),
+    }
+}
+
+async fn insert(store: &SqliteStore, memory: Memory) -> Committed {
+    let outcomes = store.commit_all(vec![memory]).await;
+    outcomes.unwrap().remove(0)
 }

@@ -3,6 +3,7 @@
 mod blocks;
 mod epochs;
 mod forget;
+mod edits;
 mod gate;
 mod hard_gate;
 mod isolation;

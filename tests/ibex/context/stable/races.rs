@@ -26,7 +26,7 @@ use ibex::session::{Lane, LaneKey, Opening, Outcome, Turn};
 use ibex::store::keys::ServerKeys;
 use ibex::store::shared::{BlockFate, CacheError, Held, InProcess, Sent, SessionCache};
 use ibex::store::sqlite::SqliteStore;
-use ibex::store::{Agent, AgentStatus, IdentityStore, Org, OrgStatus};
+use ibex::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus};
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -319,6 +319,7 @@ async fn somebody(store: &SqliteStore) -> Principal {
         org,
         name,
         status: AgentStatus::Active,
+        capture: CaptureScope::Off,
         created_at,
     };
     store.create_agent(row).await.unwrap();

@@ -1,13 +1,9 @@
-//! What the memory write path asks of a store beyond reading: one transaction for everything that a write decides, and the ledger that
-//! makes a keyed write happen once.
+//! What a keyed write leaves behind.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{InsertOutcome, StoreError};
 use crate::ids::{AgentId, IdempotencyKey, MemoryId, OrgId};
-use crate::memory::Memory;
 
 /// Whose key: the same one of another organisation or agent is another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -76,31 +72,4 @@ pub struct LedgerEntry {
     pub at: Timestamp,
     /// Entries from before this time count as never written.
     pub since: Timestamp,
-}
-
-/// A write of the refinery: everything in it becomes durable together, or nothing does.
-#[derive(Debug, Clone, Default)]
-pub struct Refined {
-    /// The memories, in order.
-    pub rows: Vec<Memory>,
-    /// The entry of a keyed write.
-    pub ledger: Option<LedgerEntry>,
-}
-
-/// The durable side of the memory write path.
-#[async_trait]
-pub trait RefineryStore: Send + Sync {
-    /// Commits a write; an outcome for each row as [`insert_memories`](super::MemoryStore::insert_memories) gives it.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`] when the ledger has the key already; nothing was written then.
-    async fn commit(&self, write: Refined) -> Result<Vec<InsertOutcome>, StoreError>;
-    /// The keyed write that was committed at `since` or later under this key.
-    async fn ledger_row(
-        &self,
-        key: &LedgerKey,
-        since: Timestamp,
-    ) -> Result<Option<LedgerRow>, StoreError>;
-    /// Deletes at most `most` entries from before a time; answers how many.
-    async fn prune_ledger(&self, before: Timestamp, most: usize) -> Result<u64, StoreError>;
 }

@@ -3,6 +3,8 @@
 //! Limits and defaults: contract, section 12. Every wrong field is reported at once. The scope comes from the principal; a body that
 //! names one has an unknown field.
 
+mod patch;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ use crate::ids::MemoryId;
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::tokens::TokenCounts;
 
+pub(super) use patch::patched;
+
 use super::exact_dedup::is_invisible;
-use super::{Batch, Member, WriteError};
+use super::{Batch, Candidate, Member, WriteError};
 
 /// Most labels of one memory.
 const MAX_LABELS: usize = 5;
@@ -31,11 +35,11 @@ const MAX_SOURCE: usize = 256;
 /// Most faults that are listed of one memory; a client with more has sent something else than a memory.
 const MAX_LISTED: usize = 20;
 
-pub(super) fn stage(app: &App, partition: &PartitionKey, inputs: &[&RawValue], batch: &mut Batch) {
+pub(super) fn stage(app: &App, inputs: &[&RawValue], batch: &mut Batch) {
     let now = stored(app.clock.now());
     for input in inputs {
-        let member = match memory(&app.config.memory, partition, input, now) {
-            Ok(memory) => Member::Going(Box::new(memory)),
+        let member = match memory(&app.config.memory, &batch.partition, input, now) {
+            Ok(memory) => Member::Going(Box::new(Candidate::new(memory))),
             Err(faults) => Member::Refused(WriteError::Invalid(faults)),
         };
         batch.members.push(member);
@@ -52,7 +56,7 @@ pub fn faults(app: &App, partition: &PartitionKey, input: &RawValue) -> Vec<Fiel
 }
 
 /// The time as the store keeps it, to the microsecond: an answer tells what a later read will.
-fn stored(time: Timestamp) -> Timestamp {
+pub(super) fn stored(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
 
@@ -127,6 +131,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Refuses what nobody took.
+    fn unknown(&mut self, message: &'static str) {
+        let room = MAX_LISTED.saturating_sub(self.faults.len());
+        for name in std::mem::take(&mut self.given).into_keys().take(room) {
+            self.fault(shown(&name), "UNKNOWN_FIELD", message);
+        }
+    }
+
     fn fault(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
         self.faults.push(FieldError {
             field: field.to_owned(),
@@ -142,39 +154,23 @@ fn memory(
     input: &RawValue,
     now: Timestamp,
 ) -> Result<Memory, Vec<FieldError>> {
-    let Members(given) = serde_json::from_str(input.get()).map_err(|_| {
-        vec![FieldError {
-            field: "memory".to_owned(),
-            code: "INVALID_FORMAT",
-            message: "must be a JSON object without repeated members".to_owned(),
-        }]
-    })?;
+    let Members(given) = serde_json::from_str(input.get()).map_err(|_| no_object())?;
     let mut fields = Fields {
         given,
         faults: Vec::new(),
     };
     let content = content(&mut fields, limits);
-    let confidence = fields
-        .take::<f32>("confidence", "a number from 0 to 1")
-        .unwrap_or(DEFAULT_CONFIDENCE);
-    if !(0.0..=1.0).contains(&confidence) {
-        fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
-    }
+    let confidence = unit(&mut fields, DEFAULT_CONFIDENCE);
     let labels = labels(&mut fields, confidence);
-    leave_for_ever_open(&mut fields);
-    let mut time = |name| fields.take(name, "an RFC 3339 time").map(stored);
-    let valid_from = time("valid_from").unwrap_or(now);
-    let (valid_until, observed_at) = (time("valid_until"), time("observed_at"));
+    let valid_from = time(&mut fields, "valid_from").unwrap_or(now);
+    let (valid_until, observed_at) = (end(&mut fields), time(&mut fields, "observed_at"));
     if valid_until.is_some_and(|end| end <= valid_from) {
         fields.fault("valid_until", "RANGE_ERROR", "must be after valid_from");
     }
     let metadata = metadata(&mut fields, limits);
     let pinned = fields.take("pinned", "true or false").unwrap_or(false);
     let source = source(&mut fields);
-    let room = MAX_LISTED.saturating_sub(fields.faults.len());
-    for name in std::mem::take(&mut fields.given).into_keys().take(room) {
-        fields.fault(shown(&name), "UNKNOWN_FIELD", "is not a field of a memory");
-    }
+    fields.unknown("is not a field of a memory");
     if !fields.faults.is_empty() {
         return Err(fields.faults);
     }
@@ -192,6 +188,8 @@ fn memory(
         pinned,
         status: Status::Active,
         revision: 0,
+        text_revision: 0,
+        supersedes: Box::default(),
         content_hash: [0; 32],
         retrieval_count: 0,
         votes_useful: 0,
@@ -203,12 +201,35 @@ fn memory(
     })
 }
 
-/// The usual way to write "for ever" lies past the calendar's last instant: it means an open end.
-fn leave_for_ever_open(fields: &mut Fields<'_>) {
+fn no_object() -> Vec<FieldError> {
+    vec![FieldError {
+        field: "memory".to_owned(),
+        code: "INVALID_FORMAT",
+        message: "must be a JSON object without repeated members".to_owned(),
+    }]
+}
+
+fn unit(fields: &mut Fields<'_>, otherwise: f32) -> f32 {
+    let confidence = fields
+        .take::<f32>("confidence", "a number from 0 to 1")
+        .unwrap_or(otherwise);
+    if !(0.0..=1.0).contains(&confidence) {
+        fields.fault("confidence", "RANGE_ERROR", "must be a number from 0 to 1");
+    }
+    confidence
+}
+
+fn time(fields: &mut Fields<'_>, name: &'static str) -> Option<Timestamp> {
+    fields.take(name, "an RFC 3339 time").map(stored)
+}
+
+/// The end of validity. The usual way to write "for ever" lies past the calendar's last instant: it means an open end.
+fn end(fields: &mut Fields<'_>) -> Option<Timestamp> {
     let forever = |raw: &&RawValue| raw.get().starts_with("\"9999-12-31");
     if fields.given.get("valid_until").is_some_and(forever) {
         fields.given.remove("valid_until");
     }
+    time(fields, "valid_until")
 }
 
 fn content(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Arc<str> {
