@@ -54,7 +54,7 @@ fn search(criterion: &mut Criterion) {
     }
     group.finish();
     println!(
-        "memories   search, ms:  p50     p99     max    bare read, ms:  p50    p99    max   ratio of the medians"
+        "memories  search, ms: least     p50     p99     max     cpu   bare read, ms: least     cpu   ratio of cpu"
     );
     table.iter().for_each(|row| println!("{row}"));
 }

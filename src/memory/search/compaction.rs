@@ -13,8 +13,11 @@ impl Columns {
         dead > LEAST_DEAD && dead > self.live
     }
 
-    /// Drops dead rows, keeping the order of the living. Nothing is analysed again.
+    /// Drops dead rows where they are too many, keeping the order of the living. Nothing is analysed again.
     pub(super) fn compact(&mut self) {
+        if !self.is_mostly_dead() {
+            return;
+        }
         let mut moved = vec![NONE; self.rows.len()];
         let mut at = 0u32;
         for (slot, kept) in moved.iter_mut().zip(self.kept.iter()) {

@@ -58,6 +58,8 @@ pub struct Partition {
     live: AtomicUsize,
     /// Most rows are dead, and too many for whoever made the last change to clear them away.
     untidy: AtomicBool,
+    /// Somebody does it.
+    clearing: AtomicBool,
     share: Share,
 }
 
@@ -81,6 +83,7 @@ impl Partition {
             columns: RwLock::new(Columns::new(hot)),
             live: AtomicUsize::new(0),
             untidy: AtomicBool::new(false),
+            clearing: AtomicBool::new(false),
             share: Share::new(total),
         };
         partition.write(|_| ());
@@ -150,14 +153,17 @@ impl Partition {
         self.write(|columns| columns.remove(id));
     }
 
-    /// Whether [`Self::compact`] is wanted; says so once.
+    /// Whether [`Self::compact`] is to be called; says so once until it was.
     pub(super) fn is_untidy(&self) -> bool {
-        self.untidy.load(Ordering::Relaxed) && self.untidy.swap(false, Ordering::Relaxed)
+        self.untidy.load(Ordering::Relaxed)
+            && self.untidy.swap(false, Ordering::Relaxed)
+            && !self.clearing.swap(true, Ordering::Relaxed)
     }
 
     /// Clears dead rows away. A large partition cannot be read meanwhile: its searches give up at their deadline.
     pub(super) fn compact(&self) {
         self.write(Columns::compact);
+        self.clearing.store(false, Ordering::Relaxed);
     }
 
     /// Gives back what was reserved for more.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::prop;
 
@@ -12,7 +13,7 @@ use crate::memory::search::partition::CHUNK_ROWS;
 use crate::memory::search::sharded::Sharded;
 use crate::memory::{Category, Label, Memory, Source};
 
-use super::{embedded, far, find, key, memory, now, partition, turn, words};
+use super::{Shelf, embedded, far, find, index, key, memory, now, partition, scope, turn, words};
 
 /// Counts what the rows own once more.
 fn recounted(partition: &Partition) -> (usize, usize) {
@@ -106,7 +107,7 @@ fn a_small_partition_takes_little() {
 #[test]
 fn a_memory_comes_back_as_it_was() {
     let key = key(Some("ann"));
-    let later = now() + std::time::Duration::from_micros(1);
+    let later = now() + Duration::from_micros(1);
     let plain = memory(&key, "plain");
     let full = Memory {
         labels: [Category::Episodic, Category::Factual]
@@ -161,4 +162,37 @@ fn a_column_has_its_rows_in_order_across_blocks() {
     assert_eq!(column.row(CHUNK_ROWS), row(CHUNK_ROWS));
     assert_eq!(column.block_from(CHUNK_ROWS - 1), row(CHUNK_ROWS - 1));
     assert!(column.row(CHUNK_ROWS + 1).is_empty());
+}
+
+#[tokio::test]
+async fn a_large_partition_is_cleared_up_once_and_not_by_who_removes() {
+    const LARGE: usize = 17_000;
+    let key = key(None);
+    let rows: Vec<Memory> = (0..LARGE).map(|i| memory(&key, &format!("n{i}"))).collect();
+    let store = Shelf::new(rows.clone(), 1_000);
+    let index = index(&store, LARGE);
+    let (scope, question) = (scope(None), words("n16999"));
+    let found = index.search(&scope, &question, 5, far()).await;
+    assert_eq!(found.unwrap().len(), 1);
+    let state = || {
+        let slot = index.slots.get(&key).unwrap();
+        let state = slot
+            .partition
+            .read(far(), |c| (c.rows.len(), c.live, c.generation));
+        state.unwrap()
+    };
+    let (all, _, generation) = state();
+    assert_eq!(all, LARGE);
+    let gone = rows.iter().take(LARGE / 2 + 500);
+    gone.for_each(|row| index.remove(&key, row.id));
+    let live = LARGE / 2 - 500;
+    assert_eq!(state(), (LARGE, live, generation));
+    while state().0 > live {
+        tokio::task::yield_now().await;
+    }
+    // Each of the last five hundred found it untidy.
+    assert_eq!(index.tasks().drain(Duration::from_secs(60)).await, 0);
+    assert_eq!(state(), (live, live, generation + 1));
+    let found = index.search(&scope, &question, 5, far()).await;
+    assert_eq!(found.unwrap().len(), 1);
 }
