@@ -81,9 +81,9 @@ impl<T> Blocks<T> {
 
     /// Gives back what the last block has reserved in vain.
     pub(super) fn shrink(&mut self) {
-        self.blocks.shrink_to_fit();
+        fit(&mut self.blocks);
         if let Some(last) = self.blocks.last_mut() {
-            last.shrink_to_fit();
+            fit(last);
         }
     }
 
@@ -116,6 +116,16 @@ impl<T> Blocks<T> {
 
     pub(super) fn into_values(self) -> impl Iterator<Item = T> {
         self.blocks.into_iter().flatten()
+    }
+}
+
+/// Moves the values to where they just fit. Allocators shrink in place until half of the room is empty, which for small partitions is a
+/// third of all there is.
+pub(super) fn fit<T>(values: &mut Vec<T>) {
+    if values.capacity() > values.len() {
+        let mut fitting = Vec::with_capacity(values.len());
+        fitting.append(values);
+        *values = fitting;
     }
 }
 

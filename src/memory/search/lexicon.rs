@@ -2,6 +2,7 @@
 //!
 //! Most partitions are small, and most terms of a large one occur once: neither pays for a table with a list behind each entry.
 
+use super::blocks::fit;
 use super::sharded::Sharded;
 use super::terms::Term;
 
@@ -205,7 +206,7 @@ impl Lexicon {
     /// Gives back what was reserved in vain.
     pub(super) fn shrink(&mut self) {
         match self {
-            Self::Few(few) => few.0.shrink_to_fit(),
+            Self::Few(few) => fit(&mut few.0),
             Self::Many(many) => many.lists.shrink(),
         }
     }

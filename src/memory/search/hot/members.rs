@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 use jiff::Timestamp;
 
+use super::super::blocks::fit;
 use super::super::columns::Row;
 use super::super::kept::Kept;
 use super::super::terms::{Side, Term, terms};
@@ -149,7 +150,7 @@ impl HotMembers {
 
     pub(super) fn install(&mut self, members: Vec<Member>, now: Timestamp) {
         self.members = members;
-        self.members.shrink_to_fit();
+        fit(&mut self.members);
         self.chosen_at = Some(now);
         self.trim();
     }
