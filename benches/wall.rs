@@ -429,8 +429,15 @@ impl MemoryStore for Notes {
         Err(READ_ONLY)
     }
 
-    async fn partition_memories(&self, _: &PartitionKey) -> Result<Vec<Memory>, StoreError> {
-        Ok(std::mem::take(&mut *self.0.lock()))
+    async fn partition_memories(
+        &self,
+        _: &PartitionKey,
+        _: Option<MemoryId>,
+        limit: usize,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let mut notes = self.0.lock();
+        let rest = notes.len().saturating_sub(limit);
+        Ok(notes.split_off(rest))
     }
 
     async fn forget_memory(

@@ -2,17 +2,21 @@
 //!
 //! Changes of this process come back too; applying one twice changes nothing, because every cache compares revisions or only forgets.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::ids::MemoryId;
-use crate::memory::PartitionKey;
+use crate::memory::{Memory, PartitionKey};
 use crate::store::{Change, ChangeKind, StoreError};
 
 use super::App;
 
 /// Changes taken at once.
 const BATCH: usize = 1_000;
+
+/// Up to this many are put into the index where they stand, some microseconds each.
+const INLINE: usize = 16;
 
 pub(super) async fn follow(app: App) {
     let pause = Duration::from_millis(app.config.store.poll_interval_ms);
@@ -65,10 +69,8 @@ impl Follower {
             };
             // What takes a right away does not wait behind an import.
             changes.iter().for_each(|change| self.apply_at_once(change));
-            for change in &changes {
-                if let ChangeKind::Memory(partition, id) = &change.kind {
-                    self.apply_memory(partition, *id).await?;
-                }
+            for (partition, ids) in by_partition(&changes) {
+                self.apply_memories(partition, ids).await?;
             }
             seen = last.revision;
             self.applied(seen);
@@ -93,25 +95,24 @@ impl Follower {
         }
     }
 
-    /// A partition that is not loaded will be read as it is then.
-    async fn apply_memory(&self, partition: &PartitionKey, id: MemoryId) -> Result<(), StoreError> {
+    /// Brings one partition up to date with one read. A partition that is not loaded will be read as it is then.
+    async fn apply_memories(
+        &self,
+        partition: &PartitionKey,
+        ids: Vec<MemoryId>,
+    ) -> Result<(), StoreError> {
         let index = &self.app.index;
         if !index.holds(partition) {
             // What was rendered of it for a session may have been forgotten.
             self.app.sessions.renderings.forget();
             return Ok(());
         }
-        match self
-            .app
-            .store
-            .memory(std::slice::from_ref(partition), id)
+        let store = &self.app.store;
+        match store
+            .memories_by_id(std::slice::from_ref(partition), &ids)
             .await
         {
-            Ok(Some(memory)) => index.upsert(memory),
-            Ok(None) => {
-                index.remove(partition, id);
-                self.app.sessions.renderings.forget();
-            }
+            Ok(memories) => self.replace(partition, &ids, memories).await,
             // One row that cannot be read must not hold up every change behind it.
             Err(StoreError::Damaged(what)) => {
                 tracing::error!(
@@ -124,10 +125,45 @@ impl Follower {
         Ok(())
     }
 
+    /// Puts in what the store holds of `ids`, and removes what it holds no more.
+    async fn replace(&self, partition: &PartitionKey, ids: &[MemoryId], memories: Vec<Memory>) {
+        let held: HashSet<MemoryId> = memories.iter().map(|memory| memory.id).collect();
+        // What is forgotten leaves first: nothing waits behind an import.
+        let gone = || ids.iter().filter(|id| !held.contains(*id));
+        gone().for_each(|id| self.app.index.remove(partition, *id));
+        if gone().next().is_some() {
+            self.app.sessions.renderings.forget();
+        }
+        let index = self.app.index.clone();
+        let upsert = move || memories.into_iter().for_each(|memory| index.upsert(memory));
+        if ids.len() <= INLINE {
+            return upsert();
+        }
+        if tokio::task::spawn_blocking(upsert).await.is_err() {
+            tracing::error!("change feed: indexing was broken off; a partition is loaded again");
+            self.app.index.invalidate(partition);
+        }
+    }
+
     fn forget_everything(&self) {
         self.app.verifier.invalidate_all();
         self.app.cached_directives.invalidate_all();
         self.app.index.invalidate_all();
         self.app.sessions.renderings.forget();
     }
+}
+
+/// The changed memories of each partition, once each.
+fn by_partition(changes: &[Change]) -> BTreeMap<&PartitionKey, Vec<MemoryId>> {
+    let mut by_partition: BTreeMap<&PartitionKey, Vec<MemoryId>> = BTreeMap::new();
+    for change in changes {
+        if let ChangeKind::Memory(partition, id) = &change.kind {
+            by_partition.entry(partition).or_default().push(*id);
+        }
+    }
+    for ids in by_partition.values_mut() {
+        ids.sort_unstable();
+        ids.dedup();
+    }
+    by_partition
 }

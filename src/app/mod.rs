@@ -199,7 +199,8 @@ impl App {
         let tasks = Tasks::new();
         let configured = || embedder::configured(&config.embedder, &client).map_err(StartError);
         let embedder = embedder.map_or_else(configured, Ok)?;
-        let settings = index_settings(&*embedder, &config);
+        let metrics = Metrics::new();
+        let settings = index_settings(&*embedder, &config, &metrics);
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
         let index = Arc::new(index);
         let hot_set = Arc::new(HotSet::new(index.clone()));
@@ -218,7 +219,7 @@ impl App {
             rates: Rates::new(figures.clone()),
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
-            metrics: Metrics::new(),
+            metrics,
             claims: Claims::default(),
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
@@ -298,10 +299,13 @@ fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
 }
 
 /// An index that does not know yet which partitions have all their vectors.
-fn index_settings(embedder: &dyn Embedder, config: &Config) -> IndexSettings {
+fn index_settings(embedder: &dyn Embedder, config: &Config, metrics: &Metrics) -> IndexSettings {
     let model: Arc<str> = embedder.model().into();
     IndexSettings {
         spaces: Arc::new(Spaces::unknown(Arc::clone(&model))),
+        // One connection stays for whoever does not wait for a load.
+        loads: config.store.read_connections.saturating_sub(1),
+        figures: metrics.index.clone(),
         ..IndexSettings::new(model, &config.memory)
     }
 }

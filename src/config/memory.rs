@@ -18,6 +18,8 @@ pub struct MemoryConfig {
     pub hot_set_size: usize,
     /// Partitions up to this many memories are searched on the request's own thread; larger ones on a worker thread.
     pub inline_search_rows: usize,
+    /// Bytes of memory for the partitions that are searched; the ones used least recently leave when it is exceeded.
+    pub index_bytes: usize,
     /// Personal data and secrets in what is written.
     pub pii: PiiConfig,
     /// The model that says what two memories are to each other.
@@ -32,6 +34,7 @@ impl Default for MemoryConfig {
             max_batch: 1_000,
             hot_set_size: 50,
             inline_search_rows: 4_096,
+            index_bytes: 1 << 30,
             pii: PiiConfig::default(),
             classifier: ClassifierConfig::default(),
         }

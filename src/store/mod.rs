@@ -165,9 +165,14 @@ pub trait MemoryStore: Send + Sync {
         partitions: &[PartitionKey],
         filter: ListFilter,
     ) -> Result<ListPage, StoreError>;
-    /// Every active memory of a partition, oldest first, with vectors: what an index loads.
-    async fn partition_memories(&self, partition: &PartitionKey)
-    -> Result<Vec<Memory>, StoreError>;
+    /// At most `limit` active memories of a partition that come after `after`, in the order of their identifiers, with vectors: what an
+    /// index loads, page by page. Fewer than `limit` are the last.
+    async fn partition_memories(
+        &self,
+        partition: &PartitionKey,
+        after: Option<MemoryId>,
+        limit: usize,
+    ) -> Result<Vec<Memory>, StoreError>;
     /// Forgets one memory: content, labels, vector, metadata and source are erased, a tombstone with the hash stays. Returns the
     /// partition, or nothing when none of `partitions` holds it or it is forgotten already.
     async fn forget_memory(

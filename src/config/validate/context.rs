@@ -140,6 +140,9 @@ pub(super) fn capture(capture: &CaptureConfig, faults: &mut Faults) {
     }
 }
 
+/// A few thousand memories; less is a mistaken unit rather than a wish.
+const LEAST_INDEX_BYTES: usize = 16 << 20;
+
 pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
     // Written so that NaN fails.
     faults.require(
@@ -162,4 +165,9 @@ pub(super) fn memory(memory: &MemoryConfig, faults: &mut Faults) {
             "0 would refuse every memory",
         );
     }
+    faults.require(
+        memory.index_bytes >= LEAST_INDEX_BYTES,
+        "memory.index_bytes",
+        "less than 16 MiB would evict what the next request asks for",
+    );
 }

@@ -85,6 +85,11 @@ fn context_that_cannot_work_is_refused() {
             "memory.max_batch",
             "0 would refuse",
         ),
+        (
+            "[memory]\nindex_bytes = 1024",
+            "memory.index_bytes",
+            "less than 16 MiB",
+        ),
     ]);
 }
 

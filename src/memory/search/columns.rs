@@ -1,17 +1,16 @@
 //! The memories of one partition as columns: append-only, a dead row stays until more than half are dead.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use foldhash::fast::RandomState;
-
 use crate::ids::MemoryId;
 use crate::memory::{Memory, Status};
 
+use super::blocks::Blocks;
 use super::hot::HotMembers;
-use super::space::Space;
-use super::terms::{Side, Term, fold, terms};
-use super::vectors::{cosine, quantise};
+use super::kept::Kept;
+use super::lexicon::Lexicon;
+use super::prepared::{Levels, Prepared, speaker_of, turn_of, validity};
+use super::sharded::Sharded;
+use super::terms::{Side, Term, terms};
+use super::vectors::cosine;
 
 /// No row.
 pub(super) const NONE: u32 = u32::MAX;
@@ -21,149 +20,138 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Row {
     /// Terms of the text.
     pub(super) length: f32,
-    /// Validity in milliseconds: from (inclusive) and until (exclusive). A dead row is never valid.
-    pub(super) from: i64,
-    pub(super) until: i64,
     /// The neighbour turns of a dialogue turn.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// Undoes the vector's bytes; 0 without a comparable vector.
-    pub(super) scale: f32,
     /// Length of the sum of this turn's and the previous turn's vectors.
     pub(super) pair_norm: f32,
+    /// Validity in microseconds: from (inclusive) and until (exclusive). A dead row is never valid.
+    pub(super) from: i64,
+    pub(super) until: i64,
     /// Who speaks, by the first word of the name; only for dialogue turns.
     pub(super) speaker: Option<Term>,
 }
 
-/// One document that contains a term.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Posting {
-    pub(super) row: u32,
-    pub(super) count: u16,
-}
-
-/// The documents that contain a term, by row.
-#[derive(Debug, Default)]
-pub(super) struct Postings {
-    pub(super) list: Vec<Posting>,
-    /// How many of them are alive.
-    pub(super) live: u32,
-}
-
-/// What is known of an id: the newest revision applied, and the row when it has one.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    pub(super) revision: i64,
-    pub(super) row: u32,
-}
-
-/// A memory made ready outside the lock.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) memory: Arc<Memory>,
-    pub(super) terms: Vec<Term>,
-    bytes: Vec<i8>,
-    scale: f32,
-}
-
-impl Prepared {
-    /// Analyses `memory`. A vector of another space is left out: it can be compared with nothing here.
-    pub(super) fn new(memory: Arc<Memory>, space: &Space) -> Self {
-        let (mut bytes, mut scale) = (Vec::new(), 0.0);
-        if let Some(vector) = space.vector(&memory) {
-            scale = quantise(&vector, &mut bytes);
-        }
-        let terms = if memory.status == Status::Active {
-            terms(&memory.content, Side::Document)
-        } else {
-            Vec::new()
-        };
-        Self {
-            memory,
-            terms,
-            bytes,
-            scale,
-        }
+impl Row {
+    /// Whether the memory is valid at `now`, in microseconds.
+    pub(super) fn is_valid(&self, now: i64) -> bool {
+        (self.from..self.until).contains(&now)
     }
 }
 
 /// The columns.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    /// Grows when rows move: a pass that released the lock starts again.
+    /// Grows when rows or postings move: a pass that released the lock starts again.
     pub(super) generation: u64,
-    pub(super) rows: Vec<Row>,
-    pub(super) memories: Vec<Option<Arc<Memory>>>,
-    pub(super) vectors: Vec<i8>,
-    pub(super) dimensions: usize,
-    pub(super) postings: HashMap<Term, Postings, RandomState>,
+    pub(super) rows: Blocks<Row>,
+    pub(super) kept: Blocks<Option<Kept>>,
+    /// As wide as the first vector; before it without width.
+    pub(super) vectors: Blocks<i8>,
+    /// Undo the vectors' bytes; 0 without a comparable vector. Apart from the rows: a scan reads them all.
+    pub(super) scales: Blocks<f32>,
+    pub(super) lexicon: Lexicon,
     pub(super) live: usize,
     pub(super) live_length: f64,
     /// Live dialogue turns; without any the views that concern them are skipped.
     pub(super) dialogue: usize,
     pub(super) hot: HotMembers,
-    pub(super) known: HashMap<MemoryId, Known, RandomState>,
-    pub(super) turns: HashMap<(Term, u32), u32, RandomState>,
+    /// The rows of the living.
+    pub(super) places: Sharded<MemoryId, u32>,
+    /// The newest revision that is known of each memory that is not among the living; of one that was removed for good the greatest
+    /// there is.
+    pub(super) gone: Sharded<MemoryId, i64>,
+    pub(super) turns: Sharded<(Term, u32), u32>,
+    /// What the kept memories own outside their column.
+    pub(super) heap: usize,
 }
 
 impl Columns {
     pub(super) fn new(hot: usize) -> Self {
         Self {
             hot: HotMembers::new(hot),
+            vectors: Blocks::new(0),
             ..Self::default()
         }
     }
 
-    /// Whether `memory` was brought up to date without analysing its text: it is no newer than what is known, or only votes, labels,
-    /// validity and the like changed.
-    pub(super) fn update(&mut self, memory: &Arc<Memory>) -> bool {
-        let Some(known) = self.known.get(&memory.id).copied() else {
-            return false;
+    /// What is held, to within what an allocator rounds.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.rows.bytes()
+            + self.kept.bytes()
+            + self.vectors.bytes()
+            + self.scales.bytes()
+            + self.lexicon.bytes()
+            + self.hot.bytes()
+            + self.places.bytes()
+            + self.gone.bytes()
+            + self.turns.bytes()
+            + self.heap
+    }
+
+    /// Gives back what was reserved for more: most partitions rarely grow once they are loaded.
+    pub(super) fn shrink(&mut self) {
+        self.rows.shrink();
+        self.kept.shrink();
+        self.vectors.shrink();
+        self.scales.shrink();
+        self.lexicon.shrink();
+        self.places.shrink();
+        self.turns.shrink();
+    }
+
+    /// Brings a memory up to date where that needs no analysis of its text: it is no newer than what is known, or only votes, labels,
+    /// validity and the like changed. Gives it back otherwise.
+    pub(super) fn update(&mut self, memory: Memory, levels: &Levels) -> Option<Memory> {
+        if let Some(revision) = self.gone.get(&memory.id) {
+            return (*revision < memory.revision).then_some(memory);
+        }
+        let Some(row) = self.places.get(&memory.id).copied() else {
+            return Some(memory);
         };
-        if known.revision >= memory.revision {
-            return true;
+        let old = self.kept(row)?;
+        if old.revision >= memory.revision {
+            return None;
         }
-        let replaced = self.replace_in_place(known.row, memory);
-        if replaced && let Some(known) = self.known.get_mut(&memory.id) {
-            known.revision = memory.revision;
+        let same = memory.status == Status::Active
+            && old.reads_like(&memory)
+            && self.has_levels(row, levels);
+        if !same {
+            return Some(memory);
         }
-        replaced
+        self.replace_in_place(row, memory);
+        None
     }
 
     /// Brings one memory up to date. An older revision than the one applied changes nothing.
     pub(super) fn upsert(&mut self, prepared: Prepared) {
-        if self.update(&prepared.memory) {
+        let Prepared {
+            memory,
+            levels,
+            terms,
+        } = prepared;
+        let Some(memory) = self.update(memory, &levels) else {
             return;
-        }
-        let (id, revision) = (prepared.memory.id, prepared.memory.revision);
-        if let Some(old) = self.known.get(&id).copied() {
-            self.kill(old.row);
-        }
-        let row = if prepared.memory.status == Status::Active {
-            self.append(prepared)
-        } else {
-            NONE
         };
-        self.known.insert(id, Known { revision, row });
-        self.compact_when_worth_it();
+        let (id, revision) = (memory.id, memory.revision);
+        self.kill(id);
+        if memory.status != Status::Active {
+            self.gone.insert(id, revision);
+        } else if let Some(row) = self.append(memory, &levels, terms) {
+            self.gone.remove(&id);
+            self.places.insert(id, row);
+        }
     }
 
     /// Removes one memory for good: a forgotten id never comes back.
     pub(super) fn remove(&mut self, id: MemoryId) {
-        if let Some(old) = self.known.insert(
-            id,
-            Known {
-                revision: i64::MAX,
-                row: NONE,
-            },
-        ) {
-            self.kill(old.row);
-            self.compact_when_worth_it();
-        }
+        self.gone.insert(id, i64::MAX);
+        self.kill(id);
     }
 
-    pub(super) fn memory(&self, row: u32) -> Option<&Arc<Memory>> {
-        self.memories.get(row as usize)?.as_ref()
+    pub(super) fn kept(&self, row: u32) -> Option<&Kept> {
+        self.kept.get(row as usize)?.as_ref()
     }
 
     pub(super) fn row(&self, row: u32) -> Option<&Row> {
@@ -171,100 +159,114 @@ impl Columns {
     }
 
     pub(super) fn vector(&self, row: u32) -> &[i8] {
-        let start = row as usize * self.dimensions;
-        self.vectors
-            .get(start..start + self.dimensions)
-            .unwrap_or_default()
+        self.vectors.row(row as usize)
     }
 
-    /// When neither text nor vector changed, the row stays.
-    fn replace_in_place(&mut self, row: u32, new: &Arc<Memory>) -> bool {
-        let Some(old) = self.memory(row) else {
-            return false;
-        };
-        let same_text = old.content == new.content && old.source == new.source;
-        if !same_text || old.embedding != new.embedding || new.status != Status::Active {
-            return false;
-        }
-        let (from, until) = validity(new);
+    pub(super) fn scale(&self, row: u32) -> f32 {
+        self.scales.get(row as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The dimensions of the vectors; 0 before the first.
+    pub(super) const fn dimensions(&self) -> usize {
+        self.vectors.width()
+    }
+
+    /// Whether the row's vector is this one.
+    fn has_levels(&self, row: u32, levels: &Levels) -> bool {
+        let scale = self.scale(row);
+        #[expect(clippy::float_cmp, reason = "the same vector has the same scale")]
+        let same = scale == levels.scale;
+        same && (scale == 0.0 || self.vector(row) == &*levels.bytes)
+    }
+
+    /// Text and vector have not changed, so the row stays.
+    fn replace_in_place(&mut self, row: u32, memory: Memory) {
+        let (from, until) = validity(&memory);
+        let kept = Kept::new(memory);
         if let Some(columns) = self.rows.get_mut(row as usize) {
             (columns.from, columns.until) = (from, until);
+            self.hot.changed(row, columns, &kept, self.lexicon.is_few());
         }
-        if let Some(slot) = self.memories.get_mut(row as usize) {
-            *slot = Some(Arc::clone(new));
+        self.heap += kept.heap_bytes();
+        if let Some(old) = self
+            .kept
+            .get_mut(row as usize)
+            .and_then(|slot| slot.replace(kept))
+        {
+            self.heap -= old.heap_bytes();
         }
-        self.hot.changed(row, new);
-        true
     }
 
-    fn append(&mut self, prepared: Prepared) -> u32 {
-        let Ok(row) = u32::try_from(self.rows.len()) else {
-            return NONE;
-        };
-        let scale = self.append_vector(&prepared);
-        self.append_postings(row, &prepared.terms);
+    fn append(&mut self, memory: Memory, levels: &Levels, terms: Vec<Term>) -> Option<u32> {
+        let row = u32::try_from(self.rows.len()).ok().filter(|r| *r != NONE)?;
+        self.append_vector(levels);
+        let was_few = self.lexicon.is_few();
+        self.lexicon.add(row, &terms);
+        if was_few && !self.lexicon.is_few() {
+            // Until now the members needed no terms of their own.
+            self.hot.stale();
+            self.generation += 1;
+        }
         #[expect(
             clippy::cast_precision_loss,
             reason = "a text has far fewer than 2^24 terms"
         )]
-        let length = prepared.terms.len() as f32;
-        let (from, until) = validity(&prepared.memory);
-        let turn = turn_of(&prepared.memory);
-        let speaker = turn.and_then(|_| speaker_of(&prepared.memory.content));
-        self.rows.push(Row {
+        let length = terms.len() as f32;
+        let (from, until) = validity(&memory);
+        let turn = turn_of(memory.source.session.as_deref(), memory.source.turn);
+        let columns = Row {
             length,
-            from,
-            until,
             previous: NONE,
             next: NONE,
-            scale,
             pair_norm: 0.0,
-            speaker,
-        });
+            from,
+            until,
+            speaker: turn.and_then(|_| speaker_of(&memory.content)),
+        };
+        let kept = Kept::new(memory);
+        self.heap += kept.heap_bytes();
         self.live += 1;
         self.live_length += f64::from(length);
-        self.hot.added(row, &prepared.memory, prepared.terms);
-        self.memories.push(Some(prepared.memory));
-        if let Some((session, turn)) = turn {
-            self.dialogue += 1;
-            self.turns.insert((session, turn), row);
-            let before = turn
-                .checked_sub(1)
-                .and_then(|turn| self.turns.get(&(session, turn)).copied());
-            let after = turn
-                .checked_add(1)
-                .and_then(|turn| self.turns.get(&(session, turn)).copied());
-            self.link(before.unwrap_or(NONE), row);
-            self.link(row, after.unwrap_or(NONE));
+        let terms = (!self.lexicon.is_few()).then_some(terms);
+        self.hot.added(row, &columns, &kept, terms);
+        self.rows.push(columns);
+        self.kept.push(Some(kept));
+        if let Some(turn) = turn {
+            self.place_turn(turn, row);
         }
-        row
+        Some(row)
+    }
+
+    /// Links a dialogue turn with its neighbours.
+    fn place_turn(&mut self, (session, turn): (Term, u32), row: u32) {
+        self.dialogue += 1;
+        self.turns.insert((session, turn), row);
+        let at = |turn: Option<u32>| {
+            turn.and_then(|turn| self.turns.get(&(session, turn)).copied())
+                .unwrap_or(NONE)
+        };
+        let (before, after) = (at(turn.checked_sub(1)), at(turn.checked_add(1)));
+        self.link(before, row);
+        self.link(row, after);
     }
 
     /// Appends the vector's bytes, or zeros. The first vector decides the dimensions; rows before it get zeros.
-    fn append_vector(&mut self, prepared: &Prepared) -> f32 {
-        if self.dimensions == 0 && prepared.scale > 0.0 {
-            self.dimensions = prepared.bytes.len();
-            self.vectors.resize(self.rows.len() * self.dimensions, 0);
-        }
-        if prepared.scale > 0.0 && prepared.bytes.len() == self.dimensions {
-            self.vectors.extend_from_slice(&prepared.bytes);
-            return prepared.scale;
-        }
-        self.vectors
-            .resize((self.rows.len() + 1) * self.dimensions, 0);
-        0.0
-    }
-
-    fn append_postings(&mut self, row: u32, terms: &[Term]) {
-        for &term in terms {
-            let postings = self.postings.entry(term).or_default();
-            match postings.list.last_mut() {
-                Some(last) if last.row == row => last.count = last.count.saturating_add(1),
-                _ => {
-                    postings.list.push(Posting { row, count: 1 });
-                    postings.live += 1;
-                }
+    fn append_vector(&mut self, levels: &Levels) {
+        let comparable = levels.scale > 0.0;
+        if comparable && self.dimensions() == 0 {
+            let dimensions = levels.bytes.len();
+            self.vectors = Blocks::new(dimensions);
+            for _ in 0..self.rows.len() {
+                self.vectors.push_row(std::iter::repeat_n(0, dimensions));
             }
+        }
+        let dimensions = self.dimensions();
+        if comparable && levels.bytes.len() == dimensions {
+            self.vectors.push_row(levels.bytes.iter().copied());
+            self.scales.push(levels.scale);
+        } else {
+            self.vectors.push_row(std::iter::repeat_n(0, dimensions));
+            self.scales.push(0.0);
         }
     }
 
@@ -281,26 +283,30 @@ impl Columns {
 
     /// The length of the sum of two unit vectors.
     fn pair_norm(&self, first: u32, second: u32) -> f32 {
-        let (Some(a), Some(b)) = (self.row(first), self.row(second)) else {
+        if self.row(first).is_none() || self.row(second).is_none() {
             return 0.0;
-        };
-        let cosine = cosine(self.vector(first), a.scale, self.vector(second), b.scale);
+        }
+        let (a, b) = (self.vector(first), self.vector(second));
+        let cosine = cosine(a, self.scale(first), b, self.scale(second));
         (2.0 + 2.0 * cosine).max(0.25).sqrt()
     }
 
-    /// Ends a row: its text goes at once, its place later.
-    fn kill(&mut self, row: u32) {
-        let Some(memory) = self.memories.get_mut(row as usize).and_then(Option::take) else {
+    /// Ends the row of a memory, if it has one: its text goes at once, its place later.
+    fn kill(&mut self, id: MemoryId) {
+        let Some(row) = self.places.remove(&id) else {
             return;
         };
-        let start = row as usize * self.dimensions;
-        if let Some(vector) = self.vectors.get_mut(start..start + self.dimensions) {
-            vector.fill(0);
-        }
-        if let Some(key) = turn_of(&memory) {
+        let Some(kept) = self.kept.get_mut(row as usize).and_then(Option::take) else {
+            return;
+        };
+        self.heap -= kept.heap_bytes();
+        self.vectors.row_mut(row as usize).fill(0);
+        let source = kept.source();
+        let turn = source.and_then(|s| turn_of(s.session.as_deref(), s.turn));
+        if let Some(turn) = turn {
             self.dialogue -= 1;
-            if self.turns.get(&key) == Some(&row) {
-                self.turns.remove(&key);
+            if self.turns.get(&turn) == Some(&row) {
+                self.turns.remove(&turn);
             }
         }
         if let Some(dead) = self.rows.get_mut(row as usize) {
@@ -313,13 +319,9 @@ impl Columns {
             self.live_length -= f64::from(dead.length);
             self.unlink(row, previous, next);
         }
-        let mut terms = terms(&memory.content, Side::Document);
-        terms.sort_unstable();
-        terms.dedup();
-        for term in terms {
-            if let Some(postings) = self.postings.get_mut(&term) {
-                postings.live = postings.live.saturating_sub(1);
-            }
+        let terms = terms(&kept.content, Side::Document);
+        if self.lexicon.remove(row, terms) {
+            self.generation += 1;
         }
         self.hot.removed(row);
     }
@@ -340,36 +342,4 @@ impl Columns {
             (after.previous, after.pair_norm) = (NONE, 0.0);
         }
     }
-}
-
-/// A memory's validity in milliseconds, rounded outwards: every hit is checked exactly before it leaves.
-fn validity(memory: &Memory) -> (i64, i64) {
-    (
-        memory.valid_from.as_millisecond(),
-        memory
-            .valid_until
-            .map_or(i64::MAX, |end| end.as_millisecond().saturating_add(1)),
-    )
-}
-
-/// The place of a dialogue turn.
-fn turn_of(memory: &Memory) -> Option<(Term, u32)> {
-    Some((
-        Term::of(memory.source.session.as_deref()?),
-        memory.source.turn?,
-    ))
-}
-
-/// The first word of the name in `Name: text`.
-fn speaker_of(content: &str) -> Option<Term> {
-    let (name, _) = content.split_once(':')?;
-    let worthy = name.len() <= 40
-        && name.split_whitespace().count() <= 3
-        && name
-            .chars()
-            .all(|c| c.is_alphanumeric() || " .-'".contains(c));
-    let first = name.split_whitespace().next().filter(|_| worthy)?;
-    let mut folded = String::new();
-    fold(first, &mut folded);
-    Some(Term::of(&folded))
 }

@@ -4,14 +4,17 @@
 //! reciprocal ranks lose. Dialogue turns are also scored together with the turn before them, lend a part of their score to their
 //! neighbours, and gain when the query names their speaker; a turn such as "Yes, last summer!" is found by what surrounds it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::memory::PartitionKey;
+
 use super::columns::{Columns, Row};
 use super::evidence::Evidence;
-use super::partition::{Interrupted, Partition};
+use super::partition::{CHUNK_ROWS, Interrupted, Partition};
 use super::pass::{K1, Lexical, Pass, TermWeights};
 use super::scale::Scale;
 use super::{Hit, Query, SearchError};
@@ -116,7 +119,7 @@ struct Candidate {
 
 impl Search<'_> {
     fn run(&self) -> Result<Vec<Hit>, Interrupted> {
-        let terms = TermWeights::new(self.query, self.partitions);
+        let terms = TermWeights::new(self.query, self.partitions, self.deadline)?;
         let mut passes = Vec::with_capacity(self.partitions.len());
         for partition in self.partitions {
             passes.push(Pass::run(self.query, &terms, partition, self.deadline)?);
@@ -128,11 +131,12 @@ impl Search<'_> {
         }
         let candidates = candidates.into_vec();
         let mut hits = Vec::with_capacity(candidates.len());
-        self.each_partition(&passes, |at, columns, pass| {
+        self.each_partition(&passes, |at, partition, columns, pass| {
             let own = candidates
                 .iter()
                 .filter(|candidate| candidate.partition == at);
-            hits.extend(own.filter_map(|candidate| self.found(columns, pass, *candidate, &terms)));
+            let key = partition.key();
+            hits.extend(own.filter_map(|one| self.found(columns, key, pass, *one, &terms)));
         })?;
         hits.sort_unstable_by(|a, b| {
             b.sum
@@ -146,16 +150,16 @@ impl Search<'_> {
     fn each_partition(
         &self,
         passes: &[Pass],
-        mut work: impl FnMut(usize, &Columns, &Pass),
+        mut work: impl FnMut(usize, &Partition, &Columns, &Pass),
     ) -> Result<(), Interrupted> {
         for (at, (partition, pass)) in self.partitions.iter().zip(passes).enumerate() {
-            partition.read(|columns| {
+            partition.read(self.deadline, |columns| {
                 if columns.generation != pass.generation {
                     return Err(Interrupted::Moved);
                 }
-                work(at, columns, pass);
+                work(at, partition, columns, pass);
                 Ok(())
-            })?;
+            })??;
         }
         Ok(())
     }
@@ -169,39 +173,54 @@ impl Search<'_> {
         scale: &Scale,
         into: &mut Best,
     ) -> Result<(), Interrupted> {
-        let sums = scale.sums(self.weights, pass, self.deadline)?;
-        let now = self.now.as_millisecond();
-        partition.chunks(
-            pass.generation,
-            pass.rows,
-            self.deadline,
-            |columns, range| {
-                let own = sums.get(range.clone()).unwrap_or_default();
-                for (index, &own) in range.zip(own) {
-                    if own <= 0.0 || !(pass.dialogue || into.takes(own)) {
-                        continue;
-                    }
-                    let Some(row) = columns.rows.get(index) else {
-                        continue;
-                    };
-                    let sum = if pass.dialogue {
-                        own + self.lent(columns, row, &sums)
-                    } else {
-                        own
-                    };
-                    if into.takes(sum)
-                        && (row.from..row.until).contains(&now)
-                        && let Ok(row) = u32::try_from(index)
-                    {
-                        into.add(Candidate {
-                            partition: at,
-                            row,
-                            sum,
-                        });
+        if pass.dialogue {
+            let sums = scale.sums(self.weights, pass, self.deadline)?;
+            return self.each_chunk(partition, pass, |columns, range| {
+                for (index, &own) in range.clone().zip(sums.get(range).unwrap_or_default()) {
+                    if let Some(row) = columns.rows.get(index).filter(|_| own > 0.0) {
+                        let sum = own + self.lent(columns, row, &sums);
+                        self.offer(into, (at, index), row, sum);
                     }
                 }
-            },
-        )
+            });
+        }
+        // Nobody looks at another row's sum: one chunk of them is enough, and stays in the cache.
+        let mut sums = vec![0.0; pass.rows.min(CHUNK_ROWS)];
+        self.each_chunk(partition, pass, |columns, range| {
+            let sums = sums.get_mut(..range.len()).unwrap_or_default();
+            scale.sum_rows(self.weights, pass, range.start, sums);
+            for (index, &sum) in range.zip(&*sums) {
+                if sum > 0.0
+                    && into.takes(sum)
+                    && let Some(row) = columns.rows.get(index)
+                {
+                    self.offer(into, (at, index), row, sum);
+                }
+            }
+        })
+    }
+
+    fn each_chunk(
+        &self,
+        partition: &Partition,
+        pass: &Pass,
+        work: impl FnMut(&Columns, Range<usize>),
+    ) -> Result<(), Interrupted> {
+        partition.chunks(pass.generation, pass.rows, self.deadline, work)
+    }
+
+    /// Takes a row that is current, if it is good enough.
+    fn offer(&self, into: &mut Best, (at, index): (usize, usize), row: &Row, sum: f32) {
+        if into.takes(sum)
+            && row.is_valid(self.now.as_microsecond())
+            && let Ok(row) = u32::try_from(index)
+        {
+            into.add(Candidate {
+                partition: at,
+                row,
+                sum,
+            });
+        }
     }
 
     /// What a dialogue turn gains from its neighbours and its speaker.
@@ -222,20 +241,23 @@ impl Search<'_> {
     fn found(
         &self,
         columns: &Columns,
+        key: &PartitionKey,
         pass: &Pass,
         candidate: Candidate,
         terms: &TermWeights,
     ) -> Option<Found> {
-        let memory = columns
-            .memory(candidate.row)
-            .filter(|memory| memory.is_current(self.now))?;
+        let row = columns.row(candidate.row)?;
+        let kept = columns.kept(candidate.row)?;
+        if !row.is_valid(self.now.as_microsecond()) {
+            return None;
+        }
         let of = |column: &[Lexical]| {
             let found = column.get(candidate.row as usize);
             found.copied().unwrap_or_default()
         };
         let (lexical, pair) = (of(&pass.lexical), of(&pass.pair_lexical));
         let hit = Hit {
-            memory: Arc::clone(memory),
+            memory: kept.restore(row, key),
             similarity: pass
                 .cosines
                 .get(candidate.row as usize)

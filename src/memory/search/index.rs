@@ -4,10 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dashmap::DashMap;
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::auth::Scope;
@@ -15,10 +12,12 @@ use crate::config::MemoryConfig;
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 use crate::seams::Clock;
-use crate::store::{MemoryStore, StoreError};
+use crate::store::MemoryStore;
 use crate::tasks::Tasks;
+use crate::telemetry::IndexFigures;
 
 use super::fusion::search_partitions;
+use super::slots::{Slot, Slots};
 use super::{BranchError, ColdBranch, Hit, Partition, Query, SearchError, Spaces};
 
 /// What an index is made of.
@@ -30,80 +29,33 @@ pub struct IndexSettings {
     pub hot_set_size: usize,
     /// Scopes up to this many memories are searched on the request's own thread.
     pub inline_search_rows: usize,
+    /// Bytes of all partitions beyond which the least recently used ones leave.
+    pub bytes: usize,
+    /// Partitions read from the store at the same time; the others wait for their turn, page by page.
+    pub loads: usize,
+    /// What is counted.
+    pub figures: IndexFigures,
 }
 
 impl IndexSettings {
-    /// The settings of `[memory]` where every memory has a vector of `model`.
+    /// The settings of `[memory]` where every memory has a vector of `model`; one partition is read at a time.
     #[must_use]
     pub fn new(model: impl Into<Arc<str>>, config: &MemoryConfig) -> Self {
         Self {
             spaces: Arc::new(Spaces::complete(model.into())),
             hot_set_size: config.hot_set_size,
             inline_search_rows: config.inline_search_rows,
+            bytes: config.index_bytes,
+            loads: 1,
+            figures: IndexFigures::default(),
         }
     }
 }
 
-/// The index: one [`Partition`] for each partition key that was asked for.
+/// The index: a [`Partition`] for each partition key that is in use.
 pub struct Index {
-    store: Arc<dyn MemoryStore>,
     clock: Arc<dyn Clock>,
-    tasks: Tasks,
-    settings: IndexSettings,
-    // The default hasher is seeded: keys contain what clients choose.
-    slots: Arc<DashMap<PartitionKey, Arc<Slot>>>,
-}
-
-/// Where the load of a partition stands.
-#[derive(Debug, Clone)]
-enum Load {
-    Running,
-    Done,
-    Failed(StoreError),
-}
-
-/// A change that came while the partition was being loaded.
-#[derive(Debug)]
-enum Waiting {
-    Upsert(Arc<Memory>),
-    Remove(MemoryId),
-}
-
-/// A partition and its load. Changes wait until the load has put in what the store held; revisions settle which is newer.
-#[derive(Debug)]
-struct Slot {
-    partition: Arc<Partition>,
-    load: watch::Sender<Load>,
-    /// `None` once loaded.
-    waiting: Mutex<Option<Vec<Waiting>>>,
-}
-
-impl Slot {
-    fn apply(&self, change: Waiting) {
-        let mut waiting = self.waiting.lock();
-        match waiting.as_mut() {
-            Some(waiting) => waiting.push(change),
-            None => self.apply_now(change),
-        }
-    }
-
-    fn apply_now(&self, change: Waiting) {
-        match change {
-            Waiting::Upsert(memory) => self.partition.upsert(memory),
-            Waiting::Remove(id) => self.partition.remove(id),
-        }
-    }
-
-    /// Puts in what the store held, then what has changed since.
-    fn fill(&self, memories: Vec<Memory>) {
-        for memory in memories {
-            self.partition.upsert(Arc::new(memory));
-        }
-        let mut waiting = self.waiting.lock();
-        for change in waiting.take().unwrap_or_default() {
-            self.apply_now(change);
-        }
-    }
+    pub(super) slots: Arc<Slots>,
 }
 
 impl Index {
@@ -116,11 +68,8 @@ impl Index {
         settings: IndexSettings,
     ) -> Self {
         Self {
-            store,
             clock,
-            tasks,
-            settings,
-            slots: Arc::default(),
+            slots: Arc::new(Slots::new(store, tasks, settings)),
         }
     }
 
@@ -130,40 +79,36 @@ impl Index {
         self.clock.now()
     }
 
-    /// Takes a committed memory in. Applying one twice, or an older revision after a newer one, changes nothing. A partition that nobody
-    /// has asked for stays unloaded.
+    /// Takes a committed memory in. Applying one twice, or an older revision after a newer one, changes nothing. A partition that is not
+    /// in memory stays out of it: its load reads what is committed now.
     pub fn upsert(&self, memory: Memory) {
-        let slot = self
-            .slots
-            .get(&memory.partition)
-            .map(|slot| Arc::clone(&slot));
-        if let Some(slot) = slot {
-            slot.apply(Waiting::Upsert(Arc::new(memory)));
+        if let Some(slot) = self.slots.get(&memory.partition) {
+            slot.partition.put(memory);
+            self.slots.tidy(&slot);
         }
     }
 
-    /// Starts loading a partition that is not loaded. Whoever writes through this process will ask soon, and a session should not open
-    /// while its memories are still being read.
+    /// Starts loading a partition that is not loaded, while there is room. Whoever writes through this process will ask soon, and a session
+    /// should not open while its memories are still being read.
     pub fn warm(&self, partition: &PartitionKey) {
-        self.slot(partition.clone());
+        self.slots.warm(partition);
     }
 
     /// Which partitions are compared by what.
     #[must_use]
     pub fn spaces(&self) -> &Spaces {
-        &self.settings.spaces
+        &self.slots.settings().spaces
     }
 
     /// Loads again the partitions in memory that lie in another space than they should by now.
     pub fn respace(&self) {
-        let held: Vec<PartitionKey> = self.slots.iter().map(|slot| slot.key().clone()).collect();
-        held.iter()
-            .for_each(|partition| self.respace_one(partition));
+        let held = self.slots.keys();
+        held.iter().for_each(|key| self.respace_one(key));
     }
 
     /// [`Self::respace`] of one partition.
     pub fn respace_one(&self, partition: &PartitionKey) {
-        let wanted = self.settings.spaces.of(partition);
+        let wanted = self.spaces().of(partition);
         let misplaced = self
             .slots
             .get(partition)
@@ -176,29 +121,35 @@ impl Index {
 
     /// Removes a forgotten memory: after this no search that starts returns it.
     pub fn remove(&self, partition: &PartitionKey, id: MemoryId) {
-        let slot = self.slots.get(partition).map(|slot| Arc::clone(&slot));
-        if let Some(slot) = slot {
-            slot.apply(Waiting::Remove(id));
+        if let Some(slot) = self.slots.get(partition) {
+            slot.partition.remove(id);
+            self.slots.tidy(&slot);
         }
     }
 
     /// Drops a partition: the next search loads it again.
     pub fn invalidate(&self, partition: &PartitionKey) {
-        self.slots.remove(partition);
+        self.slots.drop_one(partition);
     }
 
     pub(super) fn inline_rows(&self) -> usize {
-        self.settings.inline_search_rows
+        self.slots.settings().inline_search_rows
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
-        &self.tasks
+        self.slots.tasks()
     }
 
     /// Whether a partition is loaded or being loaded.
     #[must_use]
     pub fn holds(&self, partition: &PartitionKey) -> bool {
-        self.slots.contains_key(partition)
+        self.slots.get(partition).is_some()
+    }
+
+    /// What all partitions hold, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.slots.bytes()
     }
 
     /// How many memories of `scope` are loaded.
@@ -209,28 +160,20 @@ impl Index {
         slots.map(|slot| slot.partition.len()).sum()
     }
 
-    /// How many memories of a partition are loaded.
-    pub(super) fn rows_of(&self, key: &PartitionKey) -> usize {
-        self.slots.get(key).map_or(0, |slot| slot.partition.len())
-    }
-
-    /// One loaded partition.
+    /// One partition, loaded. It is no use that others would have to leave for: a writer looks at it.
     pub(super) async fn partition(
         &self,
         key: &PartitionKey,
         deadline: Instant,
     ) -> Result<Arc<Partition>, SearchError> {
-        let slot = self.slot(key.clone());
-        let loaded = matches!(*slot.load.borrow(), Load::Done);
-        if !loaded {
-            Self::wait(&slot, deadline).await?;
-        }
+        let slot = self.slots.slot(key);
+        slot.loaded(deadline).await?;
         Ok(Arc::clone(&slot.partition))
     }
 
     /// Drops every partition.
     pub fn invalidate_all(&self) {
-        self.slots.clear();
+        self.slots.drop_all();
     }
 
     /// The best `limit` memories that `scope` may read. A partition that is not loaded is waited for until `deadline`; its load goes on
@@ -248,7 +191,7 @@ impl Index {
         let partitions = self.partitions(scope, deadline).await?;
         let now = self.clock.now();
         let rows: usize = partitions.iter().map(|partition| partition.len()).sum();
-        let mut hits = if rows <= self.settings.inline_search_rows {
+        let mut hits = if rows <= self.inline_rows() {
             search_partitions(&partitions, query, now, limit, deadline)?
         } else {
             let query = query.clone();
@@ -270,84 +213,17 @@ impl Index {
         scope: &Scope,
         deadline: Instant,
     ) -> Result<Vec<Arc<Partition>>, SearchError> {
+        // All loads begin before one is waited for.
         let slots: Vec<Arc<Slot>> = PartitionKey::for_read(scope)
-            .into_iter()
-            .map(|key| self.slot(key))
-            .collect();
-        for slot in &slots {
-            let loaded = matches!(*slot.load.borrow(), Load::Done);
-            if !loaded {
-                Self::wait(slot, deadline).await?;
-            }
-        }
-        Ok(slots
             .iter()
-            .map(|slot| Arc::clone(&slot.partition))
-            .collect())
-    }
-
-    async fn wait(slot: &Slot, deadline: Instant) -> Result<(), SearchError> {
-        let mut load = slot.load.subscribe();
-        let ended = timeout_at(
-            deadline,
-            load.wait_for(|load| !matches!(load, Load::Running)),
-        )
-        .await;
-        match ended
-            .map_err(|_| SearchError::Deadline)?
-            .map_err(|_| SearchError::Interrupted)?
-            .clone()
-        {
-            Load::Failed(error) => Err(SearchError::Store(error)),
-            Load::Done | Load::Running => Ok(()),
+            .map(|key| self.slots.asked(key))
+            .collect();
+        let mut partitions = Vec::with_capacity(slots.len());
+        for slot in slots {
+            slot.loaded(deadline).await?;
+            partitions.push(Arc::clone(&slot.partition));
         }
-    }
-
-    /// The slot of a partition; whoever asks first starts its load.
-    fn slot(&self, key: PartitionKey) -> Arc<Slot> {
-        if let Some(slot) = self.slots.get(&key) {
-            return Arc::clone(&slot);
-        }
-        let mut first = false;
-        let slot = Arc::clone(&self.slots.entry(key.clone()).or_insert_with(|| {
-            first = true;
-            let space = self.settings.spaces.of(&key);
-            let partition = Partition::within(key, space, self.settings.hot_set_size);
-            let partition = Arc::new(partition);
-            Arc::new(Slot {
-                partition,
-                load: watch::Sender::new(Load::Running),
-                waiting: Mutex::new(Some(Vec::new())),
-            })
-        }));
-        if first {
-            self.start_load(Arc::clone(&slot));
-        }
-        slot
-    }
-
-    fn start_load(&self, slot: Arc<Slot>) {
-        let (store, slots) = (Arc::clone(&self.store), Arc::clone(&self.slots));
-        self.tasks.spawn(async move {
-            let ended = match store.partition_memories(slot.partition.key()).await {
-                Ok(memories) => {
-                    let filling = Arc::clone(&slot);
-                    let filled = tokio::task::spawn_blocking(move || filling.fill(memories)).await;
-                    filled.map_or_else(
-                        |_| Load::Failed(StoreError::Damaged("partition")),
-                        |()| Load::Done,
-                    )
-                }
-                Err(error) => Load::Failed(error),
-            };
-            if matches!(ended, Load::Failed(_)) {
-                // The next request tries again.
-                slots.remove_if(slot.partition.key(), |_, current| {
-                    Arc::ptr_eq(current, &slot)
-                });
-            }
-            slot.load.send_replace(ended);
-        });
+        Ok(partitions)
     }
 }
 

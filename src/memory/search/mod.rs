@@ -7,11 +7,14 @@
 //! terms, stems,       text and vectors in comparable form
 //! vectors
 //! space              which model's vectors a partition is compared by
-//! columns            the memories of a partition, and how they change
-//! partition          the lock around them: a pass holds it for one chunk at a time
-//! pass               one query over one partition: cosines and term scores of every row
+//! blocks, sharded    columns and tables that grow without moving what is there
+//! lexicon, kept      which rows contain a term; a memory in the space it needs
+//! prepared, columns  the memories of a partition, and how they change
+//! share, partition   its size, and the lock around it: a pass holds it for one chunk at a time
+//! scan, pass         one query over one partition: cosines and term scores of every row
 //! scale, fusion      scores of all partitions on one scale, and their sum
 //! evidence, standing what a match is worth, and what a memory is worth whatever is asked
+//! slots              the partitions in memory: which are loaded, and how; which leave when the index is too large
 //! index, hot         the two branches that a request asks
 //! ```
 
@@ -20,13 +23,21 @@ mod stop_words;
 mod stems;
 mod vectors;
 mod space;
+mod blocks;
+mod sharded;
+mod lexicon;
+mod kept;
+mod prepared;
 mod columns;
 mod compaction;
+mod share;
 mod partition;
+mod scan;
 mod pass;
 mod scale;
 mod evidence;
 mod fusion;
+mod slots;
 mod hot;
 mod index;
 mod near;
@@ -50,6 +61,7 @@ pub use near::{Alike, Nearness};
 pub use partition::Partition;
 pub use space::Spaces;
 
+use partition::Interrupted;
 use terms::{Side, Term, fold, walk};
 use vectors::QueryVector;
 
@@ -236,6 +248,15 @@ pub enum SearchError {
     /// A worker thread was lost.
     #[error("the search was interrupted")]
     Interrupted,
+}
+
+impl From<Interrupted> for SearchError {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Deadline => Self::Deadline,
+            Interrupted::Moved => Self::Interrupted,
+        }
+    }
 }
 
 /// Why a retrieval branch has no answer.

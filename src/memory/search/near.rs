@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 
 use super::columns::Columns;
@@ -46,8 +47,8 @@ impl Index {
         }
         let questions: Vec<Option<QueryVector>> =
             vectors.iter().map(|v| QueryVector::new(v)).collect();
+        let rows = vectors.len().saturating_mul(partition.len());
         let work = move || nearest(&partition, &questions, asked);
-        let rows = vectors.len().saturating_mul(self.rows_of(key));
         if rows <= self.inline_rows() {
             return Ok(work());
         }
@@ -63,36 +64,66 @@ fn nearest(
     questions: &[Option<QueryVector>],
     asked: Nearness,
 ) -> (Vec<Vec<Alike>>, usize) {
-    let mut found: Vec<Vec<Alike>> = Vec::new();
-    found.resize_with(questions.len(), Vec::new);
     // A few at a time, so that what is interrupted has answered the first ones in full.
     const AT_ONCE: usize = 32;
-    let mut answered = 0;
-    for (questions, found) in questions.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-        let (generation, rows) = partition.read(|c| (c.generation, c.rows.len()));
-        let passed = partition.chunks(generation, rows, asked.deadline, |columns, range| {
-            for start in range.clone().step_by(BLOCK) {
-                let block = start..range.end.min(start + BLOCK);
-                for (question, found) in questions.iter().zip(&mut *found) {
-                    if let Some(question) = question {
-                        scan(columns, question, &block, asked.above, found);
-                    }
+    let mut found = Vec::with_capacity(questions.len());
+    for questions in questions.chunks(AT_ONCE) {
+        let answers = loop {
+            match answers(partition, questions, asked) {
+                Err(Interrupted::Moved) => {}
+                answers => break answers,
+            }
+        };
+        let Ok(answers) = answers else { break };
+        found.extend(answers);
+    }
+    let answered = found.len();
+    found.resize_with(questions.len(), Vec::new);
+    (found, answered)
+}
+
+/// A row that is alike.
+struct Close {
+    row: u32,
+    id: MemoryId,
+    cosine: f32,
+}
+
+fn answers(
+    partition: &Partition,
+    questions: &[Option<QueryVector>],
+    asked: Nearness,
+) -> Result<Vec<Vec<Alike>>, Interrupted> {
+    let (generation, rows) = partition.read(asked.deadline, |c| (c.generation, c.rows.len()))?;
+    let mut found: Vec<Vec<Close>> = Vec::new();
+    found.resize_with(questions.len(), Vec::new);
+    partition.chunks(generation, rows, asked.deadline, |columns, range| {
+        for start in range.clone().step_by(BLOCK) {
+            let block = start..range.end.min(start + BLOCK);
+            for (question, found) in questions.iter().zip(&mut found) {
+                if let Some(question) = question {
+                    scan(columns, question, &block, asked.above, found);
                 }
             }
-        });
-        match passed {
-            Ok(()) => answered += questions.len(),
-            Err(Interrupted::Deadline) => break,
-            // Rows moved: what was found so far may be there twice, which the end sorts out.
-            Err(Interrupted::Moved) => {}
         }
-    }
+    })?;
     for found in &mut found {
-        found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.id.cmp(&b.0.id)));
-        found.dedup_by_key(|(memory, _)| memory.id);
+        found.sort_unstable_by(|a, b| b.cosine.total_cmp(&a.cosine).then_with(|| a.id.cmp(&b.id)));
         found.truncate(asked.most);
     }
-    (found, answered)
+    partition.read(asked.deadline, |columns| {
+        if columns.generation != generation {
+            return Err(Interrupted::Moved);
+        }
+        let restored = |close: &Close| {
+            let (row, kept) = (columns.row(close.row)?, columns.kept(close.row)?);
+            Some((kept.restore(row, partition.key()), close.cosine))
+        };
+        let found = found.iter();
+        Ok(found
+            .map(|all| all.iter().filter_map(restored).collect())
+            .collect())
+    })?
 }
 
 fn scan(
@@ -100,26 +131,29 @@ fn scan(
     question: &QueryVector,
     rows: &std::ops::Range<usize>,
     above: f32,
-    found: &mut Vec<Alike>,
+    found: &mut Vec<Close>,
 ) {
     let dimensions = question.dimensions();
-    if columns.dimensions != dimensions {
+    if columns.dimensions() != dimensions {
         return;
     }
-    let bytes = rows.start * dimensions..rows.end * dimensions;
-    let mut products = Vec::with_capacity(BLOCK);
-    question.scan(
-        columns.vectors.get(bytes).unwrap_or_default(),
-        &mut products,
-    );
-    for (index, product) in rows.clone().zip(products) {
-        let scale = columns.rows.get(index).map_or(0.0, |row| row.scale);
-        let cosine = product * scale;
+    let bytes = columns.vectors.block_from(rows.start);
+    let bytes = bytes.get(..rows.len() * dimensions).unwrap_or_default();
+    let mut products = [0.0; BLOCK];
+    let products = products.get_mut(..rows.len()).unwrap_or_default();
+    question.scan(bytes, products);
+    let scales = columns.scales.block_from(rows.start);
+    for ((index, product), scale) in rows.clone().zip(products).zip(scales) {
+        let cosine = *product * scale;
         if cosine > above
             && let Ok(row) = u32::try_from(index)
-            && let Some(memory) = columns.memory(row)
+            && let Some(kept) = columns.kept(row)
         {
-            found.push((Arc::clone(memory), cosine.min(1.0)));
+            found.push(Close {
+                row,
+                id: kept.id,
+                cosine: cosine.min(1.0),
+            });
         }
     }
 }

@@ -7,8 +7,10 @@ use tokio::time::Instant;
 
 use crate::memory::embedder::Calibration;
 
-use super::columns::{Columns, NONE, Posting, Postings, Row};
+use super::columns::{Columns, NONE, Row};
+use super::lexicon::{Posting, Postings};
 use super::partition::{CHUNK_ROWS, Interrupted, Partition, in_time};
+use super::scan::Scanned;
 use super::terms::Term;
 use super::{Compared, Query};
 
@@ -45,20 +47,21 @@ impl TermWeights {
         clippy::cast_precision_loss,
         reason = "statistics need no more than seven digits"
     )]
-    pub(super) fn new(query: &Query, partitions: &[Arc<Partition>]) -> Self {
+    pub(super) fn new(
+        query: &Query,
+        partitions: &[Arc<Partition>],
+        deadline: Instant,
+    ) -> Result<Self, Interrupted> {
         let (mut documents, mut length) = (0usize, 0f64);
         let mut holding = vec![0u32; query.terms().len()];
         for partition in partitions {
-            partition.read(|columns| {
+            partition.read(deadline, |columns| {
                 documents += columns.live;
                 length += columns.live_length;
                 for (count, (term, _)) in holding.iter_mut().zip(query.terms()) {
-                    *count += columns
-                        .postings
-                        .get(term)
-                        .map_or(0, |postings| postings.live);
+                    *count += columns.lexicon.postings(*term).live;
                 }
-            });
+            })?;
         }
         let all = documents as f64 + PRIOR_DOCUMENTS;
         let rarity = |count: u32| {
@@ -75,12 +78,12 @@ impl TermWeights {
             }
         }
         let average_length = (length / documents.max(1) as f64).max(1.0) as f32;
-        Self {
+        Ok(Self {
             terms,
             log_documents: (documents as f32).ln_1p(),
             total,
             per_length: K1 * B / average_length,
-        }
+        })
     }
 
     /// A weight as a share of all weights, 0 to 1.
@@ -134,8 +137,9 @@ impl Pass {
         partition: &Partition,
         deadline: Instant,
     ) -> Result<Self, Interrupted> {
-        let (generation, rows, dialogue, dimensions) =
-            partition.read(|c| (c.generation, c.rows.len(), c.dialogue > 0, c.dimensions));
+        let (generation, rows, dialogue, dimensions) = partition.read(deadline, |c| {
+            (c.generation, c.rows.len(), c.dialogue > 0, c.dimensions())
+        })?;
         let mut pass = Self {
             generation,
             rows,
@@ -154,21 +158,13 @@ impl Pass {
             .filter(|c| c.vector.dimensions() == dimensions)
         {
             pass.calibration = calibration;
-            pass.cosines.reserve_exact(rows);
-            partition.chunks(generation, rows, deadline, |columns, range| {
-                let bytes = columns
-                    .vectors
-                    .get(range.start * dimensions..range.end * dimensions)
-                    .unwrap_or_default();
-                vector.scan(bytes, &mut pass.cosines);
-                let cosines = pass.cosines.get_mut(range.clone()).unwrap_or_default();
-                for (cosine, row) in cosines
-                    .iter_mut()
-                    .zip(columns.rows.get(range).unwrap_or_default())
-                {
-                    *cosine *= row.scale;
-                }
-            })?;
+            let scanned = Scanned {
+                partition,
+                generation,
+                rows,
+                deadline,
+            };
+            pass.cosines = scanned.cosines(vector)?;
             if dialogue {
                 pass.pair_cosines(partition, deadline)?;
             }
@@ -185,7 +181,7 @@ impl Pass {
         let (cosines, pairs) = (&self.cosines, &mut self.pair_cosines);
         pairs.reserve_exact(self.rows);
         partition.chunks(self.generation, self.rows, deadline, |columns, range| {
-            let rows = columns.rows.get(range.clone()).unwrap_or_default();
+            let rows = columns.rows.block_from(range.start);
             let own = cosines.get(range).unwrap_or_default();
             pairs.extend(own.iter().zip(rows).map(|(&own, row)| {
                 match cosines.get(row.previous as usize) {
@@ -212,7 +208,7 @@ impl Pass {
         let mut start = 0;
         while terms.peek().is_some() {
             in_time(deadline)?;
-            partition.read(|columns| {
+            partition.read(deadline, |columns| {
                 if columns.generation != self.generation {
                     return Err(Interrupted::Moved);
                 }
@@ -220,20 +216,18 @@ impl Pass {
                 while room > 0
                     && let Some(&&(term, weight)) = terms.peek()
                 {
-                    let length = columns.postings.get(&term).map_or(0, |postings| {
-                        let end = postings.list.len().min(start + room);
-                        self.add_postings(columns, postings, start..end, weight, weights);
-                        room -= end.saturating_sub(start);
-                        start = end;
-                        postings.list.len()
-                    });
-                    if start >= length {
+                    let postings = columns.lexicon.postings(term);
+                    let end = postings.len().min(start + room);
+                    self.add_postings(columns, postings, start..end, weight, weights);
+                    room -= end.saturating_sub(start);
+                    start = end;
+                    if start >= postings.len() {
                         start = 0;
                         terms.next();
                     }
                 }
                 Ok(())
-            })?;
+            })??;
         }
         Ok(())
     }
@@ -241,35 +235,32 @@ impl Pass {
     fn add_postings(
         &mut self,
         columns: &Columns,
-        postings: &Postings,
+        postings: Postings<'_>,
         range: Range<usize>,
         weight: f32,
         weights: &TermWeights,
     ) {
-        for (at, &Posting { row, count }) in range
-            .clone()
-            .zip(postings.list.get(range).unwrap_or_default())
-        {
+        postings.each(range, |at, Posting { row, count }| {
             let (Some(place), Some(lexical)) =
                 (columns.row(row), self.lexical.get_mut(row as usize))
             else {
-                continue;
+                return;
             };
             let count = f32::from(count);
             lexical.score += weights.score(weight, count, place.length);
             lexical.mass += weight;
             if !self.dialogue {
-                continue;
+                return;
             }
             let before = count_at(postings, at, place.previous, row);
             self.add_pair(columns, place, row, (count + before, weight), weights);
-            if place.next != NONE && count_at(postings, at, place.next, row) == 0.0 {
-                let Some(next) = columns.row(place.next) else {
-                    continue;
-                };
+            if place.next != NONE
+                && count_at(postings, at, place.next, row) == 0.0
+                && let Some(next) = columns.row(place.next)
+            {
                 self.add_pair(columns, next, place.next, (count, weight), weights);
             }
-        }
+        });
     }
 
     /// Adds a term's score to the pair view of `row`, given how often the two turns contain it.
@@ -294,20 +285,16 @@ impl Pass {
 }
 
 /// How often `wanted` contains the term of `postings`, whose entry `at` is `row`. Neighbours mostly stand side by side.
-fn count_at(postings: &Postings, at: usize, wanted: u32, row: u32) -> f32 {
+fn count_at(postings: Postings<'_>, at: usize, wanted: u32, row: u32) -> f32 {
     if wanted == NONE {
         return 0.0;
     }
     let found = if wanted.checked_add(1) == Some(row) {
-        at.checked_sub(1).and_then(|at| postings.list.get(at))
+        at.checked_sub(1).and_then(|at| postings.get(at))
     } else if row.checked_add(1) == Some(wanted) {
-        postings.list.get(at + 1)
+        postings.get(at + 1)
     } else {
-        postings
-            .list
-            .binary_search_by_key(&wanted, |posting| posting.row)
-            .ok()
-            .and_then(|at| postings.list.get(at))
+        postings.of_row(wanted)
     };
     found
         .filter(|posting| posting.row == wanted)

@@ -108,38 +108,43 @@ impl Scale {
         })
     }
 
-    /// The weighted sum of every row's channels. Outside dialogues a pair is its text.
+    /// The weighted sum of every row's channels.
     pub(super) fn sums(
         &self,
         weights: &Weights,
         pass: &Pass,
         deadline: Instant,
     ) -> Result<Vec<f32>, Interrupted> {
+        let mut sums = vec![0.0; pass.rows];
+        for (at, sums) in sums.chunks_mut(CHUNK_ROWS).enumerate() {
+            in_time(deadline)?;
+            self.sum_rows(weights, pass, at * CHUNK_ROWS, sums);
+        }
+        Ok(sums)
+    }
+
+    /// The weighted sums of the rows from `start` on. Outside dialogues a pair is its text.
+    pub(super) fn sum_rows(&self, weights: &Weights, pass: &Pass, start: usize, sums: &mut [f32]) {
         let (mut cosine, mut lexical) = (weights.cosine, weights.lexical);
         if !pass.dialogue {
             cosine += weights.pair_cosine;
             lexical += weights.pair_lexical;
         }
-        let mut sums = vec![0.0; pass.rows];
-        for (at, sums) in sums.chunks_mut(CHUNK_ROWS).enumerate() {
-            in_time(deadline)?;
-            let start = at * CHUNK_ROWS;
-            let rows = start..start + sums.len();
-            self.cosine
-                .add(cosine, part(&pass.cosines, &rows), |x| *x, sums);
-            let score = |lexical: &Lexical| lexical.score;
-            self.lexical
-                .add(lexical, part(&pass.lexical, &rows), score, sums);
-            if pass.dialogue {
-                let pairs = part(&pass.pair_cosines, &rows);
-                self.pair_cosine
-                    .add(weights.pair_cosine, pairs, |x| *x, sums);
-                let pairs = part(&pass.pair_lexical, &rows);
-                self.pair_lexical
-                    .add(weights.pair_lexical, pairs, score, sums);
-            }
+        sums.fill(0.0);
+        let rows = start..start + sums.len();
+        self.cosine
+            .add(cosine, part(&pass.cosines, &rows), |x| *x, sums);
+        let score = |lexical: &Lexical| lexical.score;
+        self.lexical
+            .add(lexical, part(&pass.lexical, &rows), score, sums);
+        if pass.dialogue {
+            let pairs = part(&pass.pair_cosines, &rows);
+            self.pair_cosine
+                .add(weights.pair_cosine, pairs, |x| *x, sums);
+            let pairs = part(&pass.pair_lexical, &rows);
+            self.pair_lexical
+                .add(weights.pair_lexical, pairs, score, sums);
         }
-        Ok(sums)
     }
 }
 

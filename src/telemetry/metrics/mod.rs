@@ -1,6 +1,7 @@
 //! The Prometheus metrics: every name, its labels and its meaning in one list.
 
 mod count;
+mod index;
 mod refinery;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -10,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use index::{IndexFigures, LoadEnd};
 use refinery::Refinery;
 
 /// Seconds, from 50 microseconds to 100 seconds.
@@ -122,6 +124,8 @@ pub struct Metrics {
     records_lost: Counter,
     lanes_held: Gauge,
     lane_bytes: Gauge,
+    /// What the index counts.
+    pub index: IndexFigures,
     /// Answers being relayed now.
     pub answers_open: Gauge,
     /// Bytes of request bodies held now.
@@ -167,6 +171,7 @@ impl Metrics {
             records_lost: Counter::default(),
             lanes_held: Gauge::default(),
             lane_bytes: Gauge::default(),
+            index: IndexFigures::default(),
             answers_open: Gauge::default(),
             bytes_in_flight: Gauge::default(),
             memories_to_embed: Gauge::default(),
@@ -286,6 +291,7 @@ impl Metrics {
             "Bytes of frozen lanes in memory",
             self.lane_bytes.clone(),
         );
+        self.index.register(r);
         r.register(
             "answers_open",
             "Answers being relayed now",

@@ -1,8 +1,10 @@
 //! What retrieval reads from the store: the partitions of the verified scope, by name, and never anything wider.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use ibex::config::{Config, MemoryConfig};
 use ibex::ids::{MemoryId, UserId};
 use ibex::memory::search::{ColdBranch, HotSet, Index, IndexSettings};
 use ibex::memory::{Memory, PartitionKey};
@@ -18,12 +20,16 @@ use crate::support::{Overrides, TestApp, Upstream, patient};
 
 /// A store of memories in which every partition holds one; it notes which were read, and knows no other way to read.
 #[derive(Default)]
-struct Recording(Mutex<Vec<PartitionKey>>);
+struct Recording {
+    read: Mutex<Vec<PartitionKey>>,
+    /// It does not answer any more.
+    silent: AtomicBool,
+}
 
 impl Recording {
     /// What was read since the last call.
     fn reads(&self) -> Vec<PartitionKey> {
-        let mut reads = std::mem::take(&mut *self.0.lock());
+        let mut reads = std::mem::take(&mut *self.read.lock());
         reads.sort();
         reads
     }
@@ -31,8 +37,16 @@ impl Recording {
 
 #[async_trait]
 impl MemoryStore for Recording {
-    async fn partition_memories(&self, key: &PartitionKey) -> Result<Vec<Memory>, StoreError> {
-        self.0.lock().push(key.clone());
+    async fn partition_memories(
+        &self,
+        key: &PartitionKey,
+        _: Option<MemoryId>,
+        _: usize,
+    ) -> Result<Vec<Memory>, StoreError> {
+        self.read.lock().push(key.clone());
+        if self.silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         let whose = key.user.as_ref().map_or("everybody", UserId::as_str);
         Ok(vec![memory(
             key.clone(),
@@ -96,13 +110,9 @@ impl MemoryStore for Recording {
 }
 
 /// A service whose branches read from a recording store.
-async fn recorded() -> (Arc<Recording>, Upstream, TestApp) {
+async fn recorded(edit: fn(&mut Config)) -> (Arc<Recording>, Upstream, TestApp) {
     let store = Arc::new(Recording::default());
-    let settings = IndexSettings {
-        spaces: Arc::new(ibex::memory::search::Spaces::complete("none".into())),
-        hot_set_size: 50,
-        inline_search_rows: 4_096,
-    };
+    let settings = IndexSettings::new("none", &MemoryConfig::default());
     let index = Arc::new(Index::new(
         store.clone(),
         Arc::new(SystemClock),
@@ -115,13 +125,13 @@ async fn recorded() -> (Arc<Recording>, Upstream, TestApp) {
         ..Overrides::default()
     };
     let upstream = Upstream::echo_ok().await;
-    let app = TestApp::with(&upstream.url(), patient, overrides).await;
+    let app = TestApp::with(&upstream.url(), edit, overrides).await;
     (store, upstream, app)
 }
 
 #[tokio::test]
 async fn a_chat_reads_the_partitions_of_its_scope_once_and_no_other() {
-    let (store, upstream, app) = recorded().await;
+    let (store, upstream, app) = recorded(patient).await;
     let key = |user: Option<&str>| PartitionKey {
         org: app.org,
         agent: app.agent,
@@ -161,7 +171,7 @@ async fn a_chat_reads_the_partitions_of_its_scope_once_and_no_other() {
 
 #[tokio::test]
 async fn refused_and_skipped_requests_read_nothing() {
-    let (store, upstream, app) = recorded().await;
+    let (store, upstream, app) = recorded(patient).await;
     let body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "Where does the spare key hang?"}]});
     let foreign = app.client_with(&app.token, Some(ibex::ids::AgentId::new()));
     for client in [
@@ -184,4 +194,26 @@ async fn refused_and_skipped_requests_read_nothing() {
         .await;
     assert_eq!((skipped.status.as_u16(), upstream.hits()), (200, 1));
     assert_eq!(store.reads(), []);
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_costs_no_more_than_the_branch_limit() {
+    let (store, upstream, app) = recorded(|config| config.context.deadline_ms = 20).await;
+    store.silent.store(true, Ordering::Relaxed);
+    let body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "Where does the spare key hang?"}]});
+    // The turn has had its answer then: only what the session opens with is asked for once more.
+    for (status, fallback) in [("history-only", "true"), ("partial", "false")] {
+        let answer = app.client().post("/v1/chat/completions", &body).await;
+        assert_eq!(
+            (
+                answer.status.as_u16(),
+                answer.header("x-ibex-context-status"),
+                answer.header("x-ibex-context-fallback")
+            ),
+            (200, status, fallback)
+        );
+    }
+    assert_eq!(upstream.hits(), 2);
+    // The second request waits for the same read.
+    assert_eq!(store.reads().len(), 1);
 }

@@ -70,7 +70,11 @@ async fn models(app: &TestApp) -> Vec<String> {
         agent: app.agent,
         user: None,
     };
-    let memories = app.store.partition_memories(&partition).await.unwrap();
+    let memories = app
+        .store
+        .partition_memories(&partition, None, 100)
+        .await
+        .unwrap();
     memories
         .iter()
         .map(|memory| memory.embedding.as_ref().unwrap().model.to_string())

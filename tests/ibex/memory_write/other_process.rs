@@ -3,15 +3,15 @@
 use std::future::Future;
 
 use http::StatusCode;
-use ibex::auth::Permissions;
+use ibex::auth::{Permissions, operator_principal};
 use ibex::config::StoreConfig;
 use ibex::ids::MemoryId;
-use ibex::memory::PartitionKey;
+use ibex::memory::{Memory, PartitionKey};
 use ibex::seams::{Clock, SystemClock};
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{
-    AgentStatus, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore, NewDirective,
-    OrgStatus, RefineryStore,
+    AgentStatus, ChangeFeed, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore,
+    NewDirective, OrgStatus, RefineryStore,
 };
 use serde_json::json;
 
@@ -82,6 +82,54 @@ async fn memories_of_another_process_come_and_go() {
         super::ids(&hot) == [green.clone()]
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_large_import_by_another_process_is_taken_in_whole() {
+    const IMPORTED: usize = 2_300;
+    let (app, other) = pair().await;
+    let client = app.client();
+    let id = create(&client, &json!({"content": "The ferry leaves at noon."})).await;
+    assert_eq!(search(&client, "ferry").await, std::slice::from_ref(&id));
+    let partition = PartitionKey {
+        org: app.org,
+        agent: app.agent,
+        user: None,
+    };
+    let own = std::slice::from_ref(&partition);
+    let first = other
+        .memory(own, id.parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let rows: Vec<Memory> = (0..IMPORTED)
+        .map(|i| {
+            let content = format!("Parcel {i} waits on the quay.");
+            Memory {
+                id: MemoryId::new(),
+                content_hash: ibex::memory::write::content_hash(&content),
+                content: content.into(),
+                ..first.clone()
+            }
+        })
+        .collect();
+    other.commit(rows.clone().into()).await.unwrap();
+    // Forgotten before the service hears of it, and after.
+    for row in rows.iter().step_by(500) {
+        let forgotten = other.forget_memory(own, row.id, SystemClock.now()).await;
+        forgotten.unwrap().unwrap();
+    }
+    let newest = other.revision().await.unwrap();
+    until("the feed", async || app.app.applied() >= newest).await;
+    let who = operator_principal(&*app.store, app.org, app.agent, None).await;
+    assert_eq!(app.app.index.rows(who.unwrap().scope()), 1 + IMPORTED - 5);
+    let found = search(&client, "parcel 1234").await;
+    assert_eq!(found.first(), Some(&rows[1_234].id.to_string()));
+    assert!(
+        !search(&client, "parcel 1500")
+            .await
+            .contains(&rows[1_500].id.to_string())
+    );
 }
 
 #[tokio::test]

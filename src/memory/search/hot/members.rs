@@ -5,32 +5,42 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 use jiff::Timestamp;
 
-use super::super::standing;
+use super::super::blocks::fit;
+use super::super::columns::Row;
+use super::super::kept::Kept;
 use super::super::terms::{Side, Term, terms};
-use crate::memory::Memory;
 
 /// Standing decays by days, so a ranking of members may be this old.
 const REFRESH_SECONDS: i64 = 600;
 
-/// A member, with its terms for the overlap.
+/// A member.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) row: u32,
     pub(super) standing: f32,
     pub(super) pinned: bool,
-    /// Distinct, in order of appearance.
+    /// Distinct, in order of appearance; none where the partition has so few that its lexicon tells the overlap at once.
     pub(super) terms: Box<[Term]>,
 }
 
 impl Member {
-    pub(super) fn new(row: u32, memory: &Memory, mut terms: Vec<Term>, now: Timestamp) -> Self {
+    /// Without terms.
+    pub(super) fn new(row: u32, columns: &Row, kept: &Kept, now: Timestamp) -> Self {
+        Self {
+            row,
+            standing: kept.merits(columns).standing(now),
+            pinned: kept.pinned,
+            terms: Box::default(),
+        }
+    }
+
+    /// With the terms of its text, in any number.
+    pub(super) fn with_terms(self, mut terms: Vec<Term>) -> Self {
         let mut seen = HashSet::with_capacity_and_hasher(terms.len(), RandomState::default());
         terms.retain(|term| seen.insert(*term));
         Self {
-            row,
-            standing: standing::standing(memory, now),
-            pinned: memory.pinned,
             terms: terms.into(),
+            ..self
         }
     }
 }
@@ -56,28 +66,51 @@ impl HotMembers {
         }
     }
 
-    /// A row was added.
-    pub(in crate::memory::search) fn added(&mut self, row: u32, memory: &Memory, terms: Vec<Term>) {
+    /// A row was added; its terms are wanted unless the partition has few.
+    pub(in crate::memory::search) fn added(
+        &mut self,
+        row: u32,
+        columns: &Row,
+        kept: &Kept,
+        terms: Option<Vec<Term>>,
+    ) {
         self.changes += 1;
         let Some(now) = self.chosen_at else { return };
-        self.members.push(Member::new(row, memory, terms, now));
+        let member = Member::new(row, columns, kept, now);
+        self.members
+            .push(member.with_terms(terms.unwrap_or_default()));
         self.trim();
     }
 
     /// A row's standing has changed, its text has not.
-    pub(in crate::memory::search) fn changed(&mut self, row: u32, memory: &Memory) {
+    pub(in crate::memory::search) fn changed(
+        &mut self,
+        row: u32,
+        columns: &Row,
+        kept: &Kept,
+        few: bool,
+    ) {
         self.changes += 1;
         let Some(now) = self.chosen_at else { return };
-        let standing = standing::standing(memory, now);
+        let fresh = Member::new(row, columns, kept, now);
         if let Some(member) = self.members.iter_mut().find(|member| member.row == row) {
-            (member.standing, member.pinned) = (standing, memory.pinned);
-        } else if memory.pinned || self.admits(standing) {
-            let terms = terms(&memory.content, Side::Document);
-            self.members.push(Member::new(row, memory, terms, now));
+            (member.standing, member.pinned) = (fresh.standing, fresh.pinned);
+        } else if fresh.pinned || self.admits(fresh.standing) {
+            let terms = match few {
+                true => Vec::new(),
+                false => terms(&kept.content, Side::Document),
+            };
+            self.members.push(fresh.with_terms(terms));
         } else {
             return;
         }
         self.trim();
+    }
+
+    /// What the members take.
+    pub(in crate::memory::search) fn bytes(&self) -> usize {
+        let terms: usize = self.members.iter().map(|m| m.terms.len()).sum();
+        self.members.capacity() * size_of::<Member>() + terms * size_of::<Term>()
     }
 
     /// Whether a memory that is not pinned would be a member.
@@ -117,23 +150,24 @@ impl HotMembers {
 
     pub(super) fn install(&mut self, members: Vec<Member>, now: Timestamp) {
         self.members = members;
+        fit(&mut self.members);
         self.chosen_at = Some(now);
         self.trim();
     }
 
     /// Keeps the pinned and the highest others.
     pub(super) fn trim(&mut self) {
-        self.members.sort_by(|a, b| {
-            b.pinned
-                .cmp(&a.pinned)
-                .then(b.standing.total_cmp(&a.standing))
-        });
-        let pinned = self
-            .members
-            .iter()
-            .take_while(|member| member.pinned)
-            .count()
-            .min(self.size);
-        self.members.truncate(pinned + self.size);
+        keep_best(&mut self.members, self.size);
     }
+}
+
+/// Keeps the pinned, and the `size` others that stand highest.
+pub(super) fn keep_best(members: &mut Vec<Member>, size: usize) {
+    members.sort_by(|a, b| {
+        b.pinned
+            .cmp(&a.pinned)
+            .then(b.standing.total_cmp(&a.standing))
+    });
+    let pinned = members.iter().take_while(|m| m.pinned).count().min(size);
+    members.truncate(pinned + size);
 }

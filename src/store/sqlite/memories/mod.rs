@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::refinery::relations;
-use super::rows::{micros, snapshot, user_column};
+use super::rows::{limit, micros, snapshot, user_column};
 use super::{SqliteStore, fences};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
@@ -55,9 +55,12 @@ impl MemoryStore for SqliteStore {
     async fn partition_memories(
         &self,
         partition: &PartitionKey,
+        after: Option<MemoryId>,
+        limit: usize,
     ) -> Result<Vec<Memory>, StoreError> {
         let partition = partition.clone();
-        self.read(move |conn| active(conn, &partition)).await
+        self.read(move |conn| active(conn, &partition, after, limit))
+            .await
     }
 
     async fn forget_memory(
@@ -168,17 +171,31 @@ fn by_id(
         .transpose()
 }
 
-fn active(conn: &Connection, partition: &PartitionKey) -> Result<Vec<Memory>, StoreError> {
+/// One page of the index `memories_by_partition`: the cost of a page does not depend on how many came before it.
+fn active(
+    conn: &Connection,
+    partition: &PartitionKey,
+    after: Option<MemoryId>,
+    most: usize,
+) -> Result<Vec<Memory>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND status = 'active' ORDER BY id"
+        "SELECT {COLUMNS} FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id > ?4 AND status = 'active' ORDER BY id LIMIT ?5"
     );
     let (org, agent, user) = (
         partition.org,
         partition.agent,
         user_column(partition.user.as_ref()),
     );
+    // Below every identifier, so that the first page needs no statement of its own.
+    let after = after.map_or([0; 16], |id| *id.as_bytes());
     let mut select = conn.prepare_cached(&sql)?;
-    let mut rows = select.query(params![org.as_bytes(), agent.as_bytes(), user])?;
+    let mut rows = select.query(params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user,
+        after,
+        limit(most)
+    ])?;
     let mut reader = Reader::default();
     let mut memories = Vec::new();
     while let Some(row) = rows.next()? {

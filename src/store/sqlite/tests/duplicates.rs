@@ -102,7 +102,10 @@ async fn forty_identical_inserts_at_once_store_one_row() {
             .count(),
         1
     );
-    let rows = handles[1].partition_memories(&partition).await.unwrap();
+    let rows = handles[1]
+        .partition_memories(&partition, None, usize::MAX)
+        .await
+        .unwrap();
     assert_eq!(rows.iter().map(|m| m.id).collect::<HashSet<_>>(), existing);
     assert_eq!(rows[0].retrieval_count, 39);
 }

@@ -114,7 +114,11 @@ async fn every_acknowledged_write_of_a_crowd_is_there_after_a_restart() {
     for store in &handles {
         store.close().await.unwrap();
     }
-    let stored = files.open().partition_memories(&partition).await.unwrap();
+    let stored = files
+        .open()
+        .partition_memories(&partition, None, usize::MAX)
+        .await
+        .unwrap();
     assert_eq!(
         stored.iter().map(|m| m.id).collect::<HashSet<_>>(),
         acknowledged

@@ -59,7 +59,13 @@ async fn a_forgotten_memory_is_found_by_no_read() {
         .await
         .unwrap();
     assert_eq!(found, None);
-    assert!(store.partition_memories(&own).await.unwrap().is_empty());
+    assert!(
+        store
+            .partition_memories(&own, None, usize::MAX)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let outcomes = store.commit_all(vec![secret(&own)]).await.unwrap();
     assert!(
         matches!(outcomes[0], Committed::Inserted { .. }),

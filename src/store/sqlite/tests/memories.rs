@@ -137,7 +137,13 @@ async fn no_read_reaches_another_partition() {
             ..history()
         };
         assert!(ids(&store, scope, filter).await.0.is_empty());
-        assert!(store.partition_memories(&foreign).await.unwrap().is_empty());
+        assert!(
+            store
+                .partition_memories(&foreign, None, usize::MAX)
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert_eq!(store.count_memories(&foreign).await.unwrap(), 0);
     }
     let found = store
@@ -287,14 +293,34 @@ async fn lists_filter_by_status_and_by_any_label() {
         list(Some(Status::Active), Some(Category::Factual)).await.0,
         [labelled.id, active.id]
     );
-    let loaded = store.partition_memories(&partition).await.unwrap();
-    assert_eq!(
-        loaded.iter().map(|m| m.id).collect::<Vec<_>>(),
-        [active.id, labelled.id],
-        "active ones, oldest first"
-    );
-    assert!(loaded.iter().all(|m| m.embedding == active.embedding));
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active() {
+    let files = Files::new();
+    let store = files.open();
+    let partition = new_partition(&store).await;
+    let mut rows: Vec<Memory> = (0..7)
+        .map(|i| memory(&partition, &format!("note {i}")))
+        .collect();
+    rows[3].status = Status::Quarantined;
+    store.commit_all(rows.clone()).await.unwrap();
+    let expected = rows.iter().filter(|row| row.status == Status::Active);
+    let (mut after, mut pages, mut read) = (None, Vec::new(), Vec::new());
+    loop {
+        let page = store.partition_memories(&partition, after, 4).await;
+        let page = page.unwrap();
+        after = page.last().map(|memory| memory.id);
+        pages.push(page.len());
+        read.extend(page);
+        if pages.last() < Some(&4) {
+            break;
+        }
+    }
+    assert_eq!(pages, [4, 2]);
+    assert!(read.iter().map(|m| m.id).eq(expected.map(|m| m.id)));
+    assert!(read.iter().all(|m| m.embedding == rows[0].embedding));
 }
 
 #[tokio::test]

@@ -78,7 +78,10 @@ async fn a_file_of_the_first_version_keeps_its_rows() {
         (&*directive.content, directive.revoked_at),
         ("Be kind.", None)
     );
-    let kept = store.partition_memories(&own).await.unwrap();
+    let kept = store
+        .partition_memories(&own, None, usize::MAX)
+        .await
+        .unwrap();
     assert_eq!(
         (kept.len(), kept[0].id, &*kept[0].content),
         (1, memory, "tea")
