@@ -212,7 +212,7 @@ impl App {
             directives: directives.unwrap_or_else(|| cached_directives.clone()),
             hot: hot.unwrap_or_else(|| hot_set.clone()),
             cold: cold.unwrap_or_else(|| index.clone()),
-            uses: Uses::new(store.clone(), clock.clone()),
+            uses: Uses::new(store.clone(), index.clone(), clock.clone()),
             counter,
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),

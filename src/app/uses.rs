@@ -1,4 +1,5 @@
-//! Uses of memories: noted on the request path in memory, written to the store in the background, a batch at a time.
+//! Uses of memories: noted on the request path in memory, written to the store and counted by the index in the background, a batch at a
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::ids::MemoryId;
 use crate::memory::PartitionKey;
+use crate::memory::search::Index;
 use crate::seams::Clock;
 use crate::store::Store;
 
@@ -22,14 +24,16 @@ const MOST: usize = 65_536;
 pub struct Uses {
     noted: Mutex<Vec<(PartitionKey, MemoryId)>>,
     store: Arc<dyn Store>,
+    index: Arc<Index>,
     clock: Arc<dyn Clock>,
 }
 
 impl Uses {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, index: Arc<Index>, clock: Arc<dyn Clock>) -> Self {
         Self {
             noted: Mutex::default(),
             store,
+            index,
             clock,
         }
     }
@@ -41,7 +45,8 @@ impl Uses {
         noted.extend(ids.take(room));
     }
 
-    async fn write(&self) {
+    /// Writes and counts what was noted.
+    pub async fn write(&self) {
         let noted = std::mem::take(&mut *self.noted.lock());
         let mut by_partition: BTreeMap<PartitionKey, Vec<MemoryId>> = BTreeMap::new();
         for (partition, id) in noted {
@@ -49,8 +54,14 @@ impl Uses {
         }
         let now = self.clock.now();
         for (partition, ids) in by_partition {
-            if let Err(error) = self.store.bump_retrieved(&[partition], ids, now).await {
-                tracing::warn!("retrieval counts: {error}");
+            let partitions = std::slice::from_ref(&partition);
+            match self
+                .store
+                .bump_retrieved(partitions, ids.clone(), now)
+                .await
+            {
+                Ok(()) => self.index.count_uses(&partition, &ids),
+                Err(error) => tracing::warn!("retrieval counts: {error}"),
             }
         }
     }

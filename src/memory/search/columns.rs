@@ -150,6 +150,19 @@ impl Columns {
         self.kill(id);
     }
 
+    /// Counts one use of a memory, if it is here.
+    pub(super) fn count_use(&mut self, id: MemoryId) {
+        let Some(row) = self.places.get(&id).copied() else {
+            return;
+        };
+        let kept = self.kept.get_mut(row as usize).and_then(Option::as_mut);
+        let (Some(kept), Some(columns)) = (kept, self.rows.get(row as usize)) else {
+            return;
+        };
+        kept.count_use();
+        self.hot.changed(row, columns, kept, self.lexicon.is_few());
+    }
+
     pub(super) fn kept(&self, row: u32) -> Option<&Kept> {
         self.kept.get(row as usize)?.as_ref()
     }

@@ -127,6 +127,14 @@ impl Index {
         }
     }
 
+    /// Counts the uses of memories, once for each time they are named, as the store does. A partition that is not in memory needs nothing:
+    /// its load reads the counts.
+    pub fn count_uses(&self, partition: &PartitionKey, ids: &[MemoryId]) {
+        if let Some(slot) = self.slots.get(partition) {
+            slot.partition.count_uses(ids);
+        }
+    }
+
     /// Drops a partition: the next search loads it again.
     pub fn invalidate(&self, partition: &PartitionKey) {
         self.slots.drop_one(partition);

@@ -119,6 +119,11 @@ impl Kept {
         same_source && *self.content == *memory.content
     }
 
+    /// It was handed on once more.
+    pub(super) fn count_use(&mut self) {
+        self.retrieval_count = self.retrieval_count.saturating_add(1);
+    }
+
     /// Where it came from, when that is not the usual.
     pub(super) fn source(&self) -> Option<&Source> {
         self.details.as_deref().map(|details| &details.source)

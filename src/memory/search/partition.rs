@@ -149,6 +149,13 @@ impl Partition {
         self.write(|columns| columns.remove(id));
     }
 
+    /// Counts the uses of memories that are here.
+    pub(super) fn count_uses(&self, ids: &[MemoryId]) {
+        for some in ids.chunks(ROWS_PER_LOCK) {
+            self.write(|columns| some.iter().for_each(|id| columns.count_use(*id)));
+        }
+    }
+
     /// Whether [`Self::compact`] is to be called; says so once until it was.
     pub(super) fn is_untidy(&self) -> bool {
         self.untidy.load(Ordering::Relaxed)

@@ -6,6 +6,7 @@
 )]
 
 mod check_config;
+mod crash;
 mod demo;
 mod import;
 mod memory;

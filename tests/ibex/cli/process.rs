@@ -65,10 +65,14 @@ impl Running {
         }
     }
 
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name.
     pub(super) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
-            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .args([&format!("-{name}"), &self.id().to_string()])
             .status()
             .unwrap();
         assert!(sent.success(), "kill -{name}");

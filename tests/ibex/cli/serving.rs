@@ -1,5 +1,6 @@
 //! What the commands change reaches a running server without a restart.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -13,8 +14,12 @@ use crate::support::{Answer, Client};
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// A server over the folder's store, and its address.
-fn serve(ibex: &Ibex) -> (Running, String) {
-    let mut command = ibex.command(&["serve"]);
+pub(super) fn serve(ibex: &Ibex) -> (Running, String) {
+    serving(ibex.command(&["serve"]))
+}
+
+/// The address of a server that `command` starts.
+pub(super) fn serving(mut command: Command) -> (Running, String) {
     command.envs([
         ("IBEX_SERVER__LISTEN", "127.0.0.1:0"),
         ("IBEX_LOG__FORMAT", "json"),
@@ -30,7 +35,7 @@ fn serve(ibex: &Ibex) -> (Running, String) {
     (server, address)
 }
 
-fn client(address: &str, token: &str) -> Client {
+pub(super) fn client(address: &str, token: &str) -> Client {
     Client::new(address.parse().unwrap()).header("authorization", &format!("Bearer {token}"))
 }
 

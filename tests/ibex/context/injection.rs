@@ -543,3 +543,31 @@ fn messages(body: &str) -> Vec<(String, String)> {
         .map(|raw| (role(raw.get()), raw.get().to_owned()))
         .collect()
 }
+
+#[tokio::test]
+async fn what_is_injected_counts_for_the_next_ranking() {
+    let service = Service::start().await;
+    let id = service.remember(MEMORY).await;
+    let found = async || {
+        let body = json!({"query": "spare key"});
+        let answer = service.client().post("/v1/memories/search", &body).await;
+        answer.json()["results"][0].clone()
+    };
+    // It is in the index from here on, and a read is no use.
+    let before = found().await;
+    assert_eq!(
+        (&before["id"], &before["retrieval_count"]),
+        (&json!(id), &json!(0))
+    );
+    let body = template("absent").replace("MODEL", "multi");
+    let body = body.split(['«', '»']).step_by(2).collect::<String>();
+    service.forwarded(&body).await;
+    let mut after = before.clone();
+    while after["retrieval_count"] == 0 {
+        service.app.app.uses.write().await;
+        after = found().await;
+    }
+    assert_eq!(after["retrieval_count"], 1);
+    let frequency = |hit: &Value| hit["components"]["frequency"].as_f64();
+    assert!(frequency(&after) > frequency(&before), "{after}");
+}

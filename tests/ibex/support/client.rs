@@ -148,14 +148,35 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-        mut take: impl FnMut(&[u8]),
+        take: impl FnMut(&[u8]),
     ) -> (http::response::Parts, bool) {
-        let stream = TcpStream::connect(self.address)
-            .await
-            .expect("the service listens");
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .expect("a handshake");
+        let exchanged = self.attempt(method, path, body, take).await;
+        exchanged.expect("the service answers")
+    }
+
+    /// [`Self::send`] to a service that may be gone: `None` unless there was a whole answer.
+    pub(crate) async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Option<Answer> {
+        let mut bytes = Vec::new();
+        let take = |data: &[u8]| bytes.extend_from_slice(data);
+        let (head, cut) = self.attempt(method, path, body, take).await.ok()?;
+        (!cut).then(|| Answer {
+            status: head.status,
+            headers: head.headers,
+            body: bytes.into(),
+            cut,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(http::response::Parts, bool), Box<dyn std::error::Error + Send + Sync>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -164,10 +185,8 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let response = sender
-            .send_request(request.body(Full::new(body)).expect("a request"))
-            .await
-            .expect("an answer");
+        let request = request.body(Full::new(body))?;
+        let response = sender.send_request(request).await?;
         let (head, mut incoming) = response.into_parts();
         let mut cut = false;
         while let Some(frame) = incoming.frame().await {
@@ -180,6 +199,6 @@ impl Client {
             }
         }
         driver.abort();
-        (head, cut)
+        Ok((head, cut))
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use proptest::prelude::prop;
 
+use crate::ids::MemoryId;
 use crate::memory::search::Partition;
 use crate::memory::search::blocks::Blocks;
+use crate::memory::search::hot::{Inline, hot_members};
 use crate::memory::search::kept::Kept;
 use crate::memory::search::partition::CHUNK_ROWS;
 use crate::memory::search::sharded::Sharded;
@@ -147,6 +149,33 @@ fn a_memory_comes_back_as_it_was() {
         let back = find(&[partition], &words(&memory.content)).remove(0).memory;
         assert_eq!(format!("{:?}", &*back), format!("{memory:?}"));
     }
+}
+
+#[test]
+fn uses_count_at_once_and_bring_a_memory_into_the_hot_set() {
+    let key = key(None);
+    let rows: Vec<Memory> = (0..6).map(|i| memory(&key, &format!("tea n{i}"))).collect();
+    let ids: Vec<MemoryId> = rows.iter().map(|row| row.id).collect();
+    let partition = partition(&key, rows);
+    let hot = |limit| {
+        let partitions = std::slice::from_ref(&partition);
+        let inline = Inline {
+            rows: usize::MAX,
+            deadline: far(),
+        };
+        let hits = hot_members(partitions, &words("tea"), now(), limit, inline).unwrap();
+        hits.into_iter().map(|hit| hit.memory).collect::<Vec<_>>()
+    };
+    let members: Vec<MemoryId> = hot(9).iter().map(|memory| memory.id).collect();
+    assert_eq!(members.len(), 4);
+    let outside = |id: &&MemoryId| !members.contains(*id);
+    let used = *ids.iter().find(outside).unwrap();
+    partition.count_uses(&[used, used, MemoryId::new()]);
+    let counted = |memory: &Memory| (memory.id == used).then_some(memory.retrieval_count);
+    assert_eq!(hot(9).iter().find_map(|memory| counted(memory)), Some(2));
+    let found = find(std::slice::from_ref(&partition), &words("tea"));
+    let counts: u32 = found.iter().map(|hit| hit.memory.retrieval_count).sum();
+    assert_eq!(counts, 2, "an unknown one counts nowhere");
 }
 
 #[test]
