@@ -10,6 +10,7 @@
 )]
 
 mod notes;
+mod questions;
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +36,8 @@ use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
-use notes::{note, question};
+use notes::note;
+use questions::question;
 
 /// The binary's own.
 #[global_allocator]

@@ -11,6 +11,7 @@
 )]
 
 mod notes;
+mod questions;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use ibex::memory::search::{Partition, Query, search_partitions};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use notes::{note, question};
+use notes::note;
+use questions::question;
 
 /// The binary's own.
 #[global_allocator]

@@ -11,6 +11,7 @@
 )]
 
 mod notes;
+mod questions;
 
 use std::fs;
 use std::hint::spin_loop;
@@ -52,7 +53,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use notes::{note, question};
+use notes::note;
+use questions::question;
 
 /// The binary's own.
 #[global_allocator]

@@ -1,4 +1,4 @@
-//! Notes that differ in their words and numbers, and the question that one of them answers.
+//! Notes that differ in their words and numbers.
 
 use ibex::ids::MemoryId;
 use ibex::memory::embedder::{Embedder, StaticMiniLm};
@@ -81,9 +81,4 @@ fn content_hash(i: usize) -> [u8; 32] {
         .zip(i.to_le_bytes())
         .for_each(|(slot, byte)| *slot = byte);
     hash
-}
-
-/// A question that the note of number `i` answers.
-pub(crate) fn question(i: usize) -> String {
-    format!("Where is note {i:05} kept, and near which window?")
 }

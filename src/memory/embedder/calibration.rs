@@ -25,11 +25,6 @@ pub struct Calibration {
     pub bias: f32,
 }
 
-/// The cosine of the built-in model between texts that have nothing to do with each other, the mean over the probes.
-const UNRELATED: f32 = 0.3185;
-/// Its cosine between texts that say the same in other words, the mean over the probes.
-const RELATED: f32 = 0.734;
-
 impl Calibration {
     /// The built-in model's: fitted by logistic regression on questions asked of the dialogue they are about, against the same questions
     /// asked of another one.
@@ -44,40 +39,50 @@ impl Calibration {
         bias: -7.70,
     };
 
+    /// That of all-MiniLM-L6-v2, whose anchors [`embedder::UNRELATED`] and [`embedder::RELATED`] are: fitted in the same way. Other models
+    /// that were trained on sentence pairs are brought onto it.
+    pub const SENTENCE_PAIRS: Self = Self {
+        near_duplicate: 0.92,
+        likeness: 0.52,
+        likeness_growth: 0.065,
+        likeness_steepness: 7.3,
+        cosine: 10.67,
+        coverage: 3.48,
+        mass: 0.955,
+        bias: -8.11,
+    };
+
     /// What the cosines of the configured model mean.
     #[must_use]
     pub fn of(config: &EmbedderConfig) -> Self {
-        let fit = Self::BUILT_IN;
-        let near_duplicate = config.near_duplicate.unwrap_or(fit.near_duplicate);
-        match config.kind {
-            EmbedderKind::BuiltIn => Self {
-                near_duplicate,
-                ..fit
-            },
+        let fit = match config.kind {
+            EmbedderKind::BuiltIn => Self::BUILT_IN,
             EmbedderKind::Http | EmbedderKind::Onnx => Self::anchored(
                 config.unrelated.unwrap_or(embedder::UNRELATED),
                 config.related.unwrap_or(embedder::RELATED),
-                near_duplicate,
             ),
+        };
+        Self {
+            near_duplicate: config.near_duplicate.unwrap_or(fit.near_duplicate),
+            ..fit
         }
     }
 
     /// The calibration of a model of which two cosines are known: what unrelated texts reach on average, and what texts reach that say
-    /// the same in other words. The built-in model's fit is carried over along the line through both points.
+    /// the same in other words. [`Self::SENTENCE_PAIRS`] is carried over along the line through both points.
     ///
-    /// `unrelated` must be below `related`; the configuration holds it to that, and a pair that is not is taken for the built-in's.
+    /// `unrelated` must be below `related`; the configuration holds it to that, and a pair that is not changes nothing.
     #[must_use]
-    pub fn anchored(unrelated: f32, related: f32, near_duplicate: f32) -> Self {
-        let fit = Self::BUILT_IN;
+    pub fn anchored(unrelated: f32, related: f32) -> Self {
+        let fit = Self::SENTENCE_PAIRS;
         let distance = related - unrelated;
         let (slope, start) = if distance > 0.0 {
-            let slope = (RELATED - UNRELATED) / distance;
-            (slope, UNRELATED - slope * unrelated)
+            let slope = (embedder::RELATED - embedder::UNRELATED) / distance;
+            (slope, embedder::UNRELATED - slope * unrelated)
         } else {
             (1.0, 0.0)
         };
         Self {
-            near_duplicate,
             likeness: (fit.likeness - start) / slope,
             likeness_growth: fit.likeness_growth / slope,
             likeness_steepness: fit.likeness_steepness * slope,
@@ -184,41 +189,43 @@ pub(super) mod probes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Calibration, RELATED, UNRELATED, probes};
+    use super::{Calibration, probes};
+    use crate::config::embedder::{RELATED, UNRELATED};
     use crate::memory::embedder::StaticMiniLm;
 
     #[tokio::test]
-    async fn the_anchors_are_the_built_in_models() {
+    async fn the_built_in_model_has_the_anchors_that_the_readme_names() {
         let (unrelated, related) = probes::measure(&*StaticMiniLm::shared()).await;
-        assert!((unrelated - UNRELATED).abs() < 0.01, "{unrelated}");
-        assert!((related - RELATED).abs() < 0.01, "{related}");
+        assert!((unrelated - 0.32).abs() < 0.01, "{unrelated}");
+        assert!((related - 0.73).abs() < 0.01, "{related}");
     }
 
     #[test]
     fn a_model_with_the_same_anchors_has_the_same_thresholds() {
-        let same = Calibration::anchored(UNRELATED, RELATED, 0.92);
-        let fit = Calibration::BUILT_IN;
+        let same = Calibration::anchored(UNRELATED, RELATED);
+        let fit = Calibration::SENTENCE_PAIRS;
         assert!((same.likeness - fit.likeness).abs() < 1e-5);
-        assert!((same.cosine - fit.cosine).abs() < 1e-5);
+        assert!((same.cosine - fit.cosine).abs() < 1e-4);
         assert!((same.bias - fit.bias).abs() < 1e-5);
     }
 
     #[test]
     fn thresholds_follow_a_model_whose_cosines_are_crowded_together() {
-        let crowded = Calibration::anchored(0.70, 0.90, 0.97);
+        let crowded = Calibration::anchored(0.70, 0.90);
         assert!(crowded.likeness > 0.80 && crowded.likeness < 0.90);
         assert!(crowded.likeness_steepness > 20.0);
         // The same place between the anchors is worth the same.
         let middle = |c: &Calibration, low: f32, high: f32| c.cosine * (low + high) / 2.0 + c.bias;
         let (a, b) = (
             middle(&crowded, 0.70, 0.90),
-            middle(&Calibration::BUILT_IN, UNRELATED, RELATED),
+            middle(&Calibration::SENTENCE_PAIRS, UNRELATED, RELATED),
         );
         assert!((a - b).abs() < 1e-4, "{a} {b}");
     }
 
     #[test]
     fn anchors_that_make_no_line_are_not_followed() {
-        assert_eq!(Calibration::anchored(0.5, 0.5, 0.92), Calibration::BUILT_IN);
+        let kept = Calibration::anchored(0.5, 0.5);
+        assert_eq!(kept, Calibration::SENTENCE_PAIRS);
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::memory::PartitionKey;
 
-use super::columns::{Columns, Row};
+use super::columns::{Columns, NONE, Row};
 use super::evidence::Evidence;
 use super::partition::{CHUNK_ROWS, Interrupted, Partition};
 use super::pass::{K1, Lexical, Pass, TermWeights};
@@ -36,6 +36,8 @@ pub struct Weights {
     pub other_neighbour: f32,
     /// Share of the better score two turns away.
     pub second_neighbour: f32,
+    /// Share of the best score three or four turns away.
+    pub far_neighbour: f32,
     /// The query names the speaker.
     pub speaker: f32,
 }
@@ -44,13 +46,14 @@ impl Weights {
     /// Chosen on dialogue questions; without dialogue only the first four matter, and pairs equal their texts.
     pub const CHOSEN: Self = Self {
         cosine: 0.25,
-        pair_cosine: 0.35,
+        pair_cosine: 0.25,
         lexical: 0.45,
-        pair_lexical: 0.5,
-        neighbour: 0.58,
-        other_neighbour: 0.07,
-        second_neighbour: 0.26,
-        speaker: 0.8,
+        pair_lexical: 0.43,
+        neighbour: 0.35,
+        other_neighbour: 0.08,
+        second_neighbour: 0.44,
+        far_neighbour: 0.13,
+        speaker: 0.68,
     };
 }
 
@@ -226,14 +229,19 @@ impl Search<'_> {
     /// What a dialogue turn gains from its neighbours and its speaker.
     fn lent(&self, columns: &Columns, row: &Row, sums: &[f32]) -> f32 {
         let of = |neighbour: u32| sums.get(neighbour as usize).copied().unwrap_or(0.0);
-        let far =
-            |near: u32, step: fn(&Row) -> u32| columns.row(near).map_or(0.0, |row| of(step(row)));
-        let (before, after) = (of(row.previous), of(row.next));
-        let second = far(row.previous, |row| row.previous).max(far(row.next, |row| row.next));
+        let (mut back, mut on) = (row.previous, row.next);
+        let (before, after) = (of(back), of(on));
+        // The better score two, three and four turns away.
+        let [second, third, fourth] = std::array::from_fn(|_| {
+            back = columns.row(back).map_or(NONE, |row| row.previous);
+            on = columns.row(on).map_or(NONE, |row| row.next);
+            of(back).max(of(on))
+        });
         let named = row.speaker.is_some_and(|speaker| self.query.names(speaker));
         self.weights.neighbour * before.max(after)
             + self.weights.other_neighbour * before.min(after)
             + self.weights.second_neighbour * second
+            + self.weights.far_neighbour * third.max(fourth)
             + if named { self.weights.speaker } else { 0.0 }
     }
 
