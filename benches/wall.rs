@@ -411,11 +411,7 @@ const READ_ONLY: StoreError = StoreError::Missing("memory");
 
 #[async_trait]
 impl MemoryStore for Notes {
-    async fn memory_by_hash(
-        &self,
-        _: &PartitionKey,
-        _: [u8; 32],
-    ) -> Result<Option<MemoryId>, StoreError> {
+    async fn duplicate_of(&self, _: &Memory) -> Result<Option<MemoryId>, StoreError> {
         Err(READ_ONLY)
     }
 

@@ -22,6 +22,7 @@ use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::{self, Embedder};
 use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings, Spaces};
+use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
@@ -104,6 +105,8 @@ pub struct Shared {
     pub capture: Capture,
     /// Keyed writes that are under way.
     pub claims: Claims,
+    /// Writes that state something about the same.
+    pub turns: Turns,
 
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
@@ -221,6 +224,7 @@ impl App {
             inflight: InFlight::new(&config.server),
             metrics,
             claims: Claims::default(),
+            turns: Turns::default(),
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
             applied: AtomicI64::new(0),

@@ -240,6 +240,22 @@ impl Memory {
         self.labels.first().map_or(Category::Factual, |l| l.label)
     }
 
+    /// Whether this says nothing new beside a memory with the same text that was written at `created_at` and holds from `from` until `until`.
+    /// What is over may be said again; what has not begun may be said for the time before.
+    #[must_use]
+    pub fn repeats(
+        &self,
+        (from, until): (Timestamp, Option<Timestamp>),
+        created_at: Timestamp,
+    ) -> bool {
+        let now = self.updated_at;
+        let is_over = until.is_some_and(|end| end <= now);
+        let is_earlier = self.valid_from < from && self.valid_until.is_none_or(|end| end > from);
+        // Two writers at once have slightly different times; neither is dated ahead.
+        let is_ahead = from > now && from > created_at;
+        !(is_over || is_ahead && is_earlier)
+    }
+
     /// Whether an ordinary read may return it at `now`: active, and `now` inside its validity.
     #[must_use]
     pub fn is_current(&self, now: Timestamp) -> bool {

@@ -4,6 +4,7 @@ use http::HeaderMap;
 
 use crate::app::App;
 use crate::auth::Principal;
+use crate::memory::PartitionKey;
 use crate::memory::capture::{Capture, Turn};
 use crate::openai::chat::Role;
 
@@ -33,6 +34,7 @@ pub(super) fn turn(
     let turns = resolved.chain.turns();
     Some(Box::new(Turn {
         partition,
+        own: PartitionKey::for_write(who.scope()),
         session: resolved.session.clone(),
         index: u32::try_from(turns.len().saturating_sub(1)).unwrap_or(u32::MAX),
         chain: turns.last()?.chain,

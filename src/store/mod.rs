@@ -147,12 +147,8 @@ pub trait DirectiveStore: Send + Sync {
 /// Memories.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// The active memory of this partition with this content hash.
-    async fn memory_by_hash(
-        &self,
-        partition: &PartitionKey,
-        hash: [u8; 32],
-    ) -> Result<Option<MemoryId>, StoreError>;
+    /// The active memory of the same partition that says what `memory` says, for a time that `memory` would only repeat; never itself.
+    async fn duplicate_of(&self, memory: &Memory) -> Result<Option<MemoryId>, StoreError>;
     /// One memory if one of `partitions` holds it, whatever its status but `forgotten`.
     async fn memory(
         &self,

@@ -34,6 +34,8 @@ use crate::store::{AgentStatus, CaptureScope, DeadLetter, StoreError};
 
 pub use remember::asked_for;
 
+use remember::speaks_of_self;
+
 /// Turns whose capture is remembered, so that a client that tries again is not heard twice.
 const KNOWN: u64 = 16_384;
 /// Pause before the second attempt; each further one waits four times as long.
@@ -46,6 +48,8 @@ const ASKED_FOR: f32 = 0.9;
 pub struct Turn {
     /// Where it goes.
     pub partition: PartitionKey,
+    /// Where what the user says of themselves goes: what every user reads says nothing of one of them.
+    pub own: PartitionKey,
     /// The conversation.
     pub session: SessionId,
     /// The turn's place in it, from 0.
@@ -228,8 +232,8 @@ struct Candidate<'a> {
 async fn capture(app: &App, turn: &Turn) -> Result<usize, CaptureError> {
     let stripped = strip::own_text(&turn.text);
     let text = stripped.as_deref().unwrap_or(&turn.text);
-    let objects = candidates(app, turn, text).await?;
-    if objects.is_empty() {
+    let found = candidates(app, turn, text).await?;
+    if found.is_empty() {
         return Ok(0);
     }
     let PartitionKey { org, agent, user } = turn.partition.clone();
@@ -244,12 +248,22 @@ async fn capture(app: &App, turn: &Turn) -> Result<usize, CaptureError> {
     if !open {
         return Err(CaptureError::Agent);
     }
+    let (own, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.of_self);
+    Ok(keep(app, &turn.own, &own).await? + keep(app, &turn.partition, &others).await?)
+}
+
+/// Writes what was found into one partition; how many memories came of it.
+async fn keep(app: &App, into: &PartitionKey, found: &[Found]) -> Result<usize, CaptureError> {
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let PartitionKey { org, agent, user } = into.clone();
     let who = operator_principal(&*app.store, org, agent, user).await;
     let who = who.map_err(|error| match error {
         OperatorError::NoSuchAgent => CaptureError::Agent,
         OperatorError::Store(error) => CaptureError::Store(error),
     })?;
-    let objects: Vec<&RawValue> = objects.iter().map(AsRef::as_ref).collect();
+    let objects: Vec<&RawValue> = found.iter().map(|found| &*found.object).collect();
     let mut written = 0;
     for outcome in write(app, &who, &objects).await {
         match outcome {
@@ -267,12 +281,15 @@ async fn capture(app: &App, turn: &Turn) -> Result<usize, CaptureError> {
     Ok(written)
 }
 
+/// A memory that a text holds.
+struct Found {
+    object: Box<RawValue>,
+    /// The user speaks of themselves in it.
+    of_self: bool,
+}
+
 /// The memories that a text holds.
-async fn candidates(
-    app: &App,
-    turn: &Turn,
-    text: &str,
-) -> Result<Vec<Box<RawValue>>, CaptureError> {
+async fn candidates(app: &App, turn: &Turn, text: &str) -> Result<Vec<Found>, CaptureError> {
     let now = app.clock.now();
     let candidate = |content, labels, confidence| Candidate {
         content,
@@ -300,5 +317,11 @@ async fn candidates(
         valid_until: e.valid_until,
         ..candidate(&e.content, &e.labels, e.confidence)
     }));
-    Ok(found.iter().filter_map(|c| to_raw_value(c).ok()).collect())
+    let found = found.iter().filter_map(|candidate| {
+        Some(Found {
+            object: to_raw_value(candidate).ok()?,
+            of_self: speaks_of_self(candidate.content),
+        })
+    });
+    Ok(found.collect())
 }

@@ -45,6 +45,40 @@ const MODIFIERS: &[&str] = &[
 /// Words that make any noun after them an attribute.
 const MAKERS: &[&str] = &["favorite", "preferred", "default", "primary"];
 
+/// What a scope has one default of. "The default port" is the default of something.
+const DEFAULTS: &[&str] = &[
+    "branch", "currency", "language", "database", "timezone", "browser", "editor", "shell",
+    "theme", "license",
+];
+
+/// Attributes that a scope has one of.
+const ALONE: &[&str] = &[
+    "budget",
+    "database",
+    "framework",
+    "currency",
+    "timezone",
+    "rent",
+    "codename",
+    "launch date",
+    "release date",
+    "ceo",
+    "cto",
+    "cfo",
+    "coo",
+    "landlord",
+    "tech lead",
+    "product owner",
+    "alarm code",
+    "ci system",
+    "issue tracker",
+    "package manager",
+    "cloud provider",
+    "hosting provider",
+    "internet provider",
+    "payment provider",
+];
+
 /// The attribute that the canonical words of a noun phrase end in.
 pub(super) fn find(words: &[&str]) -> Option<Attribute> {
     if let Some(made) = made(words) {
@@ -60,7 +94,9 @@ pub(super) fn find(words: &[&str]) -> Option<Attribute> {
             len: 2,
         });
     }
-    let (name, shape, scope) = single(last)?;
+    let (name, shape, scope) = single(last)
+        .or_else(|| post(last))
+        .or_else(|| described(last))?;
     let modified = matches!(shape, Shape::Phone | Shape::Email | Shape::Address)
         && MODIFIERS.contains(&before);
     if modified {
@@ -77,6 +113,26 @@ pub(super) fn find(words: &[&str]) -> Option<Attribute> {
         scope,
         len: 1,
     })
+}
+
+/// Whether "the" is enough to say which one is meant: a scope has one budget that is called just that, but many codes, names, ports and
+/// deadlines.
+pub(super) fn stands_alone(name: &str) -> bool {
+    let settings = ["default ", "primary "].iter();
+    if let Some(setting) = settings.filter_map(|maker| name.strip_prefix(maker)).next() {
+        return DEFAULTS.contains(&setting);
+    }
+    ALONE.contains(&name)
+}
+
+/// Whether somebody has several of it, so that "my password" does not say which: it takes a thing that it belongs to.
+pub(super) fn needs_thing(name: &str) -> bool {
+    let secret = name.ends_with("code") && name != "alarm code";
+    secret
+        || matches!(
+            name,
+            "pin" | "combination" | "password" | "date" | "time" | "fee"
+        )
 }
 
 /// "favorite color", "default branch".
@@ -136,8 +192,60 @@ fn pair(before: &str, last: &str) -> Option<(&'static str, Shape, Scope)> {
         ("rate", "limit") => ("rate limit", Shape::Amount, Scope::Thing),
         ("log", "level") => ("log level", Shape::Words, Scope::Thing),
         ("log", "format") => ("log format", Shape::Words, Scope::Thing),
+        ("product", "owner") => ("product owner", Shape::Person, Scope::Either),
+        ("head", "coach") => ("coach", Shape::Person, Scope::Thing),
+        ("access" | "entry" | "security" | "alarm", "code") => {
+            (secret(before), Shape::Code, Scope::Either)
+        }
+        ("pin", "code") => ("pin", Shape::Code, Scope::Either),
+        ("tax" | "vat" | "fax" | "registration", "number") => {
+            (registered(before), Shape::Code, Scope::Either)
+        }
+        ("ci", "system" | "server" | "tool") => ("ci system", Shape::Tool, Scope::Either),
+        ("issue" | "bug", "tracker") => ("issue tracker", Shape::Tool, Scope::Either),
+        ("package" | "password" | "window", "manager") => {
+            (software(before), Shape::Tool, Scope::Either)
+        }
+        ("cloud" | "hosting" | "internet" | "payment", "provider") => {
+            (provider(before), Shape::Tool, Scope::Either)
+        }
         _ => return None,
     })
+}
+
+fn secret(before: &str) -> &'static str {
+    match before {
+        "access" => "access code",
+        "entry" => "entry code",
+        "security" => "security code",
+        _ => "alarm code",
+    }
+}
+
+fn registered(before: &str) -> &'static str {
+    match before {
+        "tax" => "tax number",
+        "vat" => "vat number",
+        "fax" => "fax number",
+        _ => "registration number",
+    }
+}
+
+fn software(before: &str) -> &'static str {
+    match before {
+        "package" => "package manager",
+        "password" => "password manager",
+        _ => "window manager",
+    }
+}
+
+fn provider(before: &str) -> &'static str {
+    match before {
+        "cloud" => "cloud provider",
+        "hosting" => "hosting provider",
+        "internet" => "internet provider",
+        _ => "payment provider",
+    }
 }
 
 fn full_name(before: &str) -> &'static str {
@@ -173,7 +281,7 @@ fn single(last: &str) -> Option<(&'static str, Shape, Scope)> {
         "rent" => ("rent", Shape::Amount, Scope::Either),
         "hometown" => ("hometown", Shape::Place, Scope::Person),
         "employer" => ("employer", Shape::Organisation, Scope::Person),
-        "manager" | "boss" | "supervisor" => ("manager", Shape::Person, Scope::Person),
+        "manager" | "boss" | "supervisor" => ("manager", Shape::Person, Scope::Either),
         "wife" | "husband" | "spouse" => ("spouse", Shape::Person, Scope::Person),
         "timezone" => ("timezone", Shape::Words, Scope::Either),
         "role" | "occupation" => ("role", Shape::Words, Scope::Person),
@@ -206,6 +314,55 @@ fn single(last: &str) -> Option<(&'static str, Shape, Scope)> {
         "location" => ("location", Shape::Location, Scope::Thing),
         "license" => ("license", Shape::Words, Scope::Thing),
         "venue" => ("venue", Shape::Name, Scope::Thing),
+        _ => return None,
+    })
+}
+
+/// Posts that one person holds at a time. A player may have several coaches, a team has one.
+fn post(last: &str) -> Option<(&'static str, Shape, Scope)> {
+    let (name, scope) = match last {
+        "ceo" => ("ceo", Scope::Either),
+        "cto" => ("cto", Scope::Either),
+        "cfo" => ("cfo", Scope::Either),
+        "coo" => ("coo", Scope::Either),
+        "president" => ("president", Scope::Either),
+        "chair" | "chairman" | "chairwoman" | "chairperson" => ("chair", Scope::Either),
+        "mayor" => ("mayor", Scope::Either),
+        "principal" | "headmaster" | "headmistress" => ("principal", Scope::Either),
+        "landlord" | "landlady" => ("landlord", Scope::Either),
+        "accountant" => ("accountant", Scope::Either),
+        "director" => ("director", Scope::Thing),
+        "head" => ("head", Scope::Thing),
+        "captain" => ("captain", Scope::Thing),
+        "coach" => ("coach", Scope::Thing),
+        "treasurer" => ("treasurer", Scope::Thing),
+        "maintainer" => ("maintainer", Scope::Thing),
+        _ => return None,
+    };
+    Some((name, Shape::Person, scope))
+}
+
+/// Nouns of which a described thing ("the wifi", "the front door") has one.
+fn described(last: &str) -> Option<(&'static str, Shape, Scope)> {
+    Some(match last {
+        "code" | "passcode" => ("code", Shape::Code, Scope::Either),
+        "pin" => ("pin", Shape::Code, Scope::Either),
+        "combination" => ("combination", Shape::Code, Scope::Either),
+        "password" | "passphrase" => ("password", Shape::Code, Scope::Either),
+        "ssid" => ("name", Shape::Name, Scope::Either),
+        "branch" => ("branch", Shape::Words, Scope::Thing),
+        "database" => ("database", Shape::Tool, Scope::Either),
+        "editor" => ("editor", Shape::Tool, Scope::Either),
+        "browser" => ("browser", Shape::Tool, Scope::Either),
+        "shell" => ("shell", Shape::Tool, Scope::Either),
+        "framework" => ("framework", Shape::Tool, Scope::Thing),
+        "currency" => ("currency", Shape::Words, Scope::Either),
+        "language" => ("language", Shape::Words, Scope::Thing),
+        "capital" => ("capital", Shape::Name, Scope::Either),
+        "date" => ("date", Shape::When, Scope::Thing),
+        "time" => ("time", Shape::When, Scope::Thing),
+        "fee" => ("fee", Shape::Amount, Scope::Thing),
+        "mascot" => ("mascot", Shape::Words, Scope::Either),
         _ => return None,
     })
 }

@@ -144,6 +144,9 @@ fn target(s: &Sentence<'_, '_>, verb: &str, words: &[Word<'_>], passive: bool) -
         _ if moves(verb) && !passive && s.subject.subject()?.sort == Sort::Person => {
             whole(s, fact("residence", Shape::Place), Sort::Person)
         }
+        _ if moves(verb) && s.subject.is_site() => {
+            whole(s, fact("location", Shape::Location), Sort::Thing)
+        }
         "moved" | "rescheduled" | "postponed" | "pushed" | "shifted" => {
             whole(s, fact("schedule", Shape::When), Sort::Thing)
         }

@@ -5,6 +5,7 @@
 
 use super::lexicon::{self, Gate};
 use super::words::{Mark, Word};
+use super::{places, vocabulary};
 
 /// Longer texts are no single statement.
 pub(super) const LONGEST: usize = 300;
@@ -15,8 +16,8 @@ pub(super) const USER: &str = "@user";
 /// One plain statement.
 #[derive(Debug)]
 pub(super) struct Clause<'a> {
-    /// Who "I" is. `None` for a label that many people share.
-    pub(super) speaker: Option<String>,
+    /// Who "I" is.
+    pub(super) speaker: String,
     /// Words and marks without adverbs and negation.
     pub(super) words: Vec<Word<'a>>,
     /// A leading "In staging," as words.
@@ -42,7 +43,7 @@ pub(super) fn read<'a>(words: Vec<Word<'a>>, speaker: Option<&str>) -> Option<Cl
         return None;
     }
     let mut clause = Clause {
-        speaker: Some(speaker.map_or_else(|| USER.to_owned(), speaker_name)),
+        speaker: speaker.map_or_else(|| USER.to_owned(), speaker_name),
         words: Vec::with_capacity(words.len()),
         lead: Vec::new(),
         negated: false,
@@ -77,6 +78,9 @@ pub(super) fn speaker_name(name: &str) -> String {
 }
 
 /// Takes a leading "Name:" off. Any other colon ends the matter.
+///
+/// What stands before a colon may as well deny the rest ("False:", "Draft:") or say whose claim it is ("Tom: Mara lives in Porto"). So
+/// only a label that is known to change nothing is dropped, and a name only before words about its own bearer.
 fn label<'a>(words: Vec<Word<'a>>, clause: &mut Clause<'_>) -> Option<Vec<Word<'a>>> {
     let Some(at) = words.iter().position(|w| w.mark == Mark::Colon) else {
         return Some(words);
@@ -90,10 +94,8 @@ fn label<'a>(words: Vec<Word<'a>>, clause: &mut Clause<'_>) -> Option<Vec<Word<'
     let low = name.iter().map(|w| &*w.low).collect::<Vec<_>>().join(" ");
     if lexicon::is_note_label(&low) {
         clause.cue = matches!(low.as_str(), "update" | "correction");
-    } else if name.iter().any(|w| lexicon::is_anonymous_label(&w.low)) {
-        clause.speaker = None;
-    } else if name.iter().all(|w| w.cap) || low == "user" {
-        clause.speaker = Some(speaker_name(&low));
+    } else if low == "user" || (name.iter().all(may_be_name) && is_first_person(rest)) {
+        clause.speaker = speaker_name(&low);
     } else {
         return None;
     }
@@ -102,6 +104,24 @@ fn label<'a>(words: Vec<Word<'a>>, clause: &mut Clause<'_>) -> Option<Vec<Word<'
         first.first = true;
     }
     Some(rest)
+}
+
+/// Whether the word of a label may be a part of a speaker's name.
+fn may_be_name(word: &Word<'_>) -> bool {
+    let shouted = word.raw.chars().count() > 1 && word.raw.chars().all(char::is_uppercase);
+    let other = lexicon::is_anonymous_label(&word.low)
+        || lexicon::is_no_speaker(&word.low)
+        || lexicon::is_generic(&word.low)
+        || vocabulary::is_no_name(&word.low)
+        || places::is_known(&word.low);
+    let given = lexicon::is_given_name(&word.low);
+    word.cap && !shouted && (given || (!other && lexicon::gate(&word.low) == Gate::Pass))
+}
+
+/// Whether the statement is about the one who makes it.
+fn is_first_person(words: &[Word<'_>]) -> bool {
+    let first = words.first();
+    first.is_some_and(|w| ["i", "my", "we", "our"].iter().any(|own| w.is(own)))
 }
 
 /// Takes a leading "In staging," or "Actually," off.

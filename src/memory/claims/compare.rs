@@ -35,10 +35,15 @@ pub(super) fn compare(shape: Shape, later: &[String], earlier: &[String], cue: b
     match shape {
         Shape::Place | Shape::Location => place(later, earlier, cue),
         Shape::Choice => choice(later, earlier, cue),
+        Shape::Tool => tool(later, earlier, cue),
         Shape::When => kinds(when_kind(later) == when_kind(earlier), cue),
         Shape::Amount => kinds(unit_of(later) == unit_of(earlier), false),
         Shape::Phone => phone(later, earlier),
         Shape::Owner => kinds(owners_differ(later, earlier), cue),
+        // "Heron" and "Heron-5G" may be two networks, and a password in other capitals may be a slip.
+        Shape::Name | Shape::Code if begins(later, earlier) || begins(earlier, later) => {
+            kinds(false, cue)
+        }
         Shape::Organisation | Shape::Person | Shape::Name => kinds(
             !share(later, earlier) && !may_be_short_for(later, earlier),
             cue,
@@ -52,7 +57,9 @@ pub(super) fn compare(shape: Shape, later: &[String], earlier: &[String], cue: b
             !share(later, earlier) || (later.len() > 1 && earlier.len() > 1),
             cue,
         ),
-        Shape::Port | Shape::Version | Shape::Age | Shape::Email | Shape::Link => Relates::Differ,
+        Shape::Port | Shape::Version | Shape::Age | Shape::Email | Shape::Link | Shape::Code => {
+            Relates::Differ
+        }
     }
 }
 
@@ -78,7 +85,7 @@ fn part_of(shape: Shape, later: &[String], earlier: &[String]) -> Option<Relates
         words
             || (matches!(
                 shape,
-                Shape::Version | Shape::Link | Shape::Words | Shape::Choice
+                Shape::Version | Shape::Link | Shape::Words | Shape::Choice | Shape::Tool
             ) && dotted(small, big))
     };
     if longer(earlier, later) {
@@ -123,6 +130,19 @@ fn choice(later: &[String], earlier: &[String], cue: bool) -> Relates {
     }
 }
 
+/// "The" tool is one: of two names that are not known here, too, only one can be meant.
+fn tool(later: &[String], earlier: &[String], cue: bool) -> Relates {
+    let known = |value: &[String]| vocabulary::family(&value.join(" ")).is_some();
+    if known(later) || known(earlier) {
+        return choice(later, earlier, cue);
+    }
+    let same = share(later, earlier) || may_be_short_for(later, earlier);
+    kinds(
+        !same && !begins(later, earlier) && !begins(earlier, later),
+        cue,
+    )
+}
+
 fn phone(later: &[String], earlier: &[String]) -> Relates {
     let (later, earlier) = (later.concat(), earlier.concat());
     let (long, short) = match later.len().cmp(&earlier.len()) {
@@ -146,8 +166,15 @@ fn owners_differ(later: &[String], earlier: &[String]) -> bool {
     }
 }
 
+fn begins(short: &[String], long: &[String]) -> bool {
+    let (short, long) = (short.concat(), long.concat());
+    let head = long.get(..short.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(&short))
+}
+
 fn share(one: &[String], other: &[String]) -> bool {
-    one.iter().any(|w| other.contains(w))
+    let title = |w: &str| matches!(w, "mr" | "mrs" | "ms" | "miss" | "dr" | "prof");
+    one.iter().any(|w| !title(w) && other.contains(w))
 }
 
 /// "Ben" may be "Benjamin", "SL" may be "Silverline".

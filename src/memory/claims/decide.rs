@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::compare::Relates;
 use super::restate;
 use super::slot::{Slot, slot_of};
-use super::{Claim, Relation, Verdict, topic};
+use super::{Claim, Relation, Verdict, outline, topic};
 
 /// What a pair means, before the intervals are asked. "Later" has the newer start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,11 @@ fn of_texts(new: &Claim<'_>, existing: &Claim<'_>) -> Meaning {
     if speakers && restate::same_words(new.text, existing.text) {
         return Meaning::Same;
     }
-    topic::guess(new.text, existing.text).map_or(Meaning::Unrelated, Meaning::Ask)
+    let guess = topic::guess(new.text, existing.text);
+    let alike = || outline::differ_in_value(new.text, existing.text).then_some(Relation::Overlap);
+    guess
+        .or_else(alike)
+        .map_or(Meaning::Unrelated, Meaning::Ask)
 }
 
 fn of_slots(later: &Slot, earlier: &Slot) -> Meaning {

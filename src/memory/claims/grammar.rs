@@ -31,8 +31,7 @@ pub(super) fn parse(clause: &Clause<'_>) -> Option<Slot> {
     let at = (1..clause.words.len()).find(|at| is_verb(clause, *at))?;
     let (before, after) = clause.words.split_at_checked(at)?;
     let (verb, rest) = after.split_first()?;
-    let speaker = clause.speaker.as_deref();
-    let subject = Phrase::read(before, speaker)?;
+    let subject = Phrase::read(before, &clause.speaker)?;
     let sentence = Sentence {
         clause,
         subject,
@@ -212,6 +211,7 @@ fn participle(s: &Sentence<'_, '_>) -> Option<Slot> {
         ["based" | "located", "in" | "at"] if !person => {
             ("location", Shape::Location, "", rest(2)?)
         }
+        ["in", _] if s.subject.is_site() => ("location", Shape::Location, "", rest(1)?),
         ["working", ..] => return works(s, rest(1)?),
         ["employed", "by" | "at"] if person => ("employer", Shape::Organisation, "at", rest(2)?),
         ["married", "to"] if person => ("spouse", Shape::Person, "", rest(2)?),
@@ -258,7 +258,7 @@ fn padded(time: &str) -> String {
 
 /// "Ana is Ben's manager", "Ana is the owner of the billing service".
 fn inverse(s: &Sentence<'_, '_>, before: &[Word<'_>]) -> Option<Slot> {
-    let owner = Phrase::read(s.rest, s.clause.speaker.as_deref())?;
+    let owner = Phrase::read(s.rest, &s.clause.speaker)?;
     let (subject, found) = owner.attribute()?;
     if !matches!(found.shape, Shape::Person | Shape::Owner) {
         return None;

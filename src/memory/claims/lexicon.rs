@@ -99,6 +99,45 @@ const ANONYMOUS: &str = "\
     tool host client anonymous someone question answer summary status deadline reminder todo quote \
     example everyone doctor teacher student them me";
 
+/// Labels before a colon that say what sort of text follows, and so are nobody's name. They matter only before "I" and "my": before
+/// anything else no unknown label is dropped.
+const NO_SPEAKER: &str = "\
+    false true wrong right rumor rumour gossip fiction novel story tale poem song lyrics joke myth legend \
+    scene act chapter verse character role plot script draft plan idea concept theory hypothesis assumption \
+    scenario option variant alternative sample template test demo case quiz riddle exercise homework \
+    translation paraphrase excerpt snippet quote quotation caption headline title subject topic theme \
+    heading section slide page abstract conclusion context background history log diary journal entry \
+    comment feedback request response reply prompt instruction command rule policy warning caution hint tip \
+    bug issue fix feature wip todo done pending status decision agenda minutes notes summary recap \
+    reminder message email mail letter text tweet post blog chat dialogue dialog transcript interview \
+    dream vision prediction forecast wish goal aim objective challenge problem solution result outcome \
+    evidence claim statement assertion argument counterargument objection opinion view belief lie \
+    hoax satire parody sarcasm irony retraction erratum disclaimer spoiler summer winter spring autumn \
+    fall before after then now today present past future version release step phase stage part week month \
+    year day morning evening option choice pros cons general misc other unknown anonymous nobody speaker \
+    narrator host me you he she they we i us them context input output user-story sarcastic mock fake \
+    obsolete outdated old new invalid incorrect untrue unverified unconfirmed canceled cancelled rejected";
+/// What a household, a team or a project has one of, so that "the wifi password" needs no further name.
+const SOLE: &str = "\
+    wifi wi-fi wlan internet alarm gate garage parking entrance entry lobby building door lockbox safe \
+    locker thermostat router modem intercom mailbox office company organization organisation firm business \
+    team project website site blog application api shop home house flat apartment school household family \
+    kitchen headquarters hq brand logo launch release support helpdesk hotline sales marketing hiring \
+    engineering finance hr design legal operations product production staging development dev sandbox \
+    admin root guest wedding standup stand-up retro retrospective landlord vpn intranet wiki frontend backend mascot";
+/// Things of which the same people meet one after the other: "the invoice deadline" of May is not that of June.
+const MANY: &str = "\
+    invoice order parcel package shipment delivery booking reservation essay assignment homework exercise \
+    message mail contract account member player patient student employee candidate applicant tenant \
+    book movie film song album recipe race match round shift sprint milestone step phase stage visit \
+    payment purchase refund transaction claim complaint request incident error bug discount coupon promo \
+    voucher gift shirt dress ring shoe child lesson lecture seminar workshop conference talk session ticket flight train \
+    bus meeting event trip appointment exam class show game interview lunch dinner breakfast party local national \
+    foreign official native hotel hostel airbnb rental guesthouse restaurant cafe room";
+/// Things of which "the" one is meant, and nothing but their place or hour is asked for.
+const SINGLE: &str = "\
+    office headquarters hq standup stand-up retro retrospective all-hands";
+
 /// The lists in the order of their bits.
 const LISTS: &[&str] = &[
     ADDITIVE,
@@ -115,10 +154,14 @@ const LISTS: &[&str] = &[
     GIVEN_NAME,
     NOTE,
     ANONYMOUS,
+    NO_SPEAKER,
+    SOLE,
+    MANY,
+    SINGLE,
 ];
 
 /// Each word with a bit for each list that has it.
-static WORDS: LazyLock<HashMap<&'static str, u16>> = LazyLock::new(|| {
+static WORDS: LazyLock<HashMap<&'static str, u32>> = LazyLock::new(|| {
     let mut words = HashMap::with_capacity(1024);
     for (bit, list) in LISTS.iter().enumerate() {
         for word in list.split_whitespace() {
@@ -129,23 +172,27 @@ static WORDS: LazyLock<HashMap<&'static str, u16>> = LazyLock::new(|| {
 });
 
 /// The places of the lists in [`LISTS`].
-const IN_ADDITIVE: u16 = 1 << 0;
-const IN_MODAL: u16 = 1 << 1;
-const IN_JOINT: u16 = 1 << 2;
-const IN_POINTING: u16 = 1 << 3;
-const IN_VAGUE: u16 = 1 << 4;
-const IN_PAST: u16 = 1 << 5;
-const IN_FOREIGN: u16 = 1 << 6;
-const IN_RELATIVE: u16 = 1 << 7;
-const IN_PREPOSITION: u16 = 1 << 8;
-const IN_GENERIC: u16 = 1 << 9;
-const IN_RELATION: u16 = 1 << 10;
-const IN_GIVEN_NAME: u16 = 1 << 11;
-const IN_NOTE: u16 = 1 << 12;
-const IN_ANONYMOUS: u16 = 1 << 13;
-const BARRED: u16 = IN_MODAL | IN_JOINT | IN_POINTING | IN_VAGUE | IN_PAST | IN_FOREIGN;
+const IN_ADDITIVE: u32 = 1 << 0;
+const IN_MODAL: u32 = 1 << 1;
+const IN_JOINT: u32 = 1 << 2;
+const IN_POINTING: u32 = 1 << 3;
+const IN_VAGUE: u32 = 1 << 4;
+const IN_PAST: u32 = 1 << 5;
+const IN_FOREIGN: u32 = 1 << 6;
+const IN_RELATIVE: u32 = 1 << 7;
+const IN_PREPOSITION: u32 = 1 << 8;
+const IN_GENERIC: u32 = 1 << 9;
+const IN_RELATION: u32 = 1 << 10;
+const IN_GIVEN_NAME: u32 = 1 << 11;
+const IN_NOTE: u32 = 1 << 12;
+const IN_ANONYMOUS: u32 = 1 << 13;
+const IN_NO_SPEAKER: u32 = 1 << 14;
+const IN_SOLE: u32 = 1 << 15;
+const IN_MANY: u32 = 1 << 16;
+const IN_SINGLE: u32 = 1 << 17;
+const BARRED: u32 = IN_MODAL | IN_JOINT | IN_POINTING | IN_VAGUE | IN_PAST | IN_FOREIGN;
 
-fn is_in(low: &str, lists: u16) -> bool {
+fn is_in(low: &str, lists: u32) -> bool {
     WORDS.get(low).is_some_and(|bits| bits & lists != 0)
 }
 
@@ -202,4 +249,29 @@ pub(super) fn is_note_label(low: &str) -> bool {
 /// Whether a label names a role which many people fill: "I" under it is nobody in particular.
 pub(super) fn is_anonymous_label(low: &str) -> bool {
     low.chars().count() < 2 || low.bytes().any(|b| b.is_ascii_digit()) || is_in(low, IN_ANONYMOUS)
+}
+
+/// Whether a label says what sort of text follows, and is nobody's name.
+pub(super) fn is_no_speaker(low: &str) -> bool {
+    is_in(low, IN_NO_SPEAKER)
+}
+
+/// Whether a household, a team or a project has one of it.
+pub(super) fn is_sole(low: &str) -> bool {
+    is_in(low, IN_SOLE)
+}
+
+/// Whether the same people meet one after the other of it, so that "the" does not tell which.
+pub(super) fn is_many(low: &str) -> bool {
+    is_in(low, IN_MANY | IN_GENERIC) && !is_sole(low)
+}
+
+/// Whether one comes after the other, so that not even a name or a place beside it tells which: "the Porto flight".
+pub(super) fn is_passing(low: &str) -> bool {
+    is_in(low, IN_MANY)
+}
+
+/// Whether "the" one is meant where no other word says which.
+pub(super) fn is_single(low: &str) -> bool {
+    is_in(low, IN_SINGLE)
 }

@@ -29,6 +29,7 @@
 //! | subject may be one ("Mara", "Mara Quist") | any | any | overlapping | `Escalate` overlap |
 //! | two | any | any | any | `None` |
 //! | at least one missing, same words | | | both open | `Restatement` |
+//! | at least one missing, one description ("the mascot is ...") with two values of one sort | | | overlapping | `Escalate` overlap |
 //! | at least one missing, many words shared | | | overlapping | `Escalate`, a guess |
 //! | at least one missing | | | disjoint, or few words shared | `None` |
 
@@ -40,6 +41,7 @@ mod compare;
 mod decide;
 mod grammar;
 mod lexicon;
+mod outline;
 mod places;
 mod restate;
 mod slot;

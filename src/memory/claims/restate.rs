@@ -59,6 +59,7 @@ pub(super) fn same_words(a: &str, b: &str) -> bool {
 /// A word as it is compared.
 struct Token<'a> {
     text: Cow<'a, str>,
+    raw: &'a str,
     cap: bool,
     first: bool,
     pointing: bool,
@@ -88,7 +89,13 @@ impl Token<'_> {
 
     /// "Polish" and "polish" are two words, except where a sentence begins.
     fn same_case(&self, other: &Self) -> bool {
-        self.cap == other.cap || (self.first && other.first)
+        // A password has no spelling but its own: "heRon42" is not "heron42".
+        let code = |raw: &str| {
+            raw.bytes().any(|b| b.is_ascii_digit()) && raw.starts_with(char::is_alphabetic)
+        };
+        let inner = |raw: &str| raw.chars().skip(1).collect::<String>();
+        let spelled = !(code(self.raw) && code(other.raw)) || inner(self.raw) == inner(other.raw);
+        spelled && (self.cap == other.cap || (self.first && other.first))
     }
 }
 
@@ -110,6 +117,7 @@ impl<'w> Tokens<'w, 'w> {
         if let Some(text) = self.pending.pop() {
             return Some(Token {
                 text: Cow::Owned(text),
+                raw: "",
                 cap: false,
                 first: false,
                 pointing: false,
@@ -130,6 +138,7 @@ impl<'w> Tokens<'w, 'w> {
                 };
                 return Some(Token {
                     text,
+                    raw: word.raw,
                     cap,
                     first,
                     pointing,
@@ -142,6 +151,7 @@ impl<'w> Tokens<'w, 'w> {
             self.pending = out;
             return Some(Token {
                 text: Cow::Owned(text),
+                raw: word.raw,
                 cap,
                 first,
                 pointing,

@@ -47,7 +47,8 @@ pub fn slot(text: &str) -> Option<Slot> {
     slot_of(text, None)
 }
 
-/// The slot of `text` as said by `speaker`: who "I" and "my" are, unless the text begins with a name and a colon.
+/// The slot of `text` as said by `speaker`: who "I" and "my" are, unless the text begins with a name and a colon. What else stands before a
+/// colon leaves no slot, but for a few labels like "Update".
 #[must_use]
 pub fn slot_of(text: &str, speaker: Option<&str>) -> Option<Slot> {
     if text.len() > clause::LONGEST {
@@ -66,6 +67,10 @@ impl Slot {
 
     /// Whether the subjects may be one under two names: "mara" and "mara quist", "atlas" and "project atlas".
     pub(super) fn may_be_one(&self, other: &Self) -> bool {
+        // "the deadline", "our deadline"
+        if without_group(&self.subject) == without_group(&other.subject) {
+            return true;
+        }
         let extra = |small: &str, big: &str| {
             let within = small.split(' ').all(|w| big.split(' ').any(|b| b == w));
             let more = big
@@ -136,6 +141,12 @@ impl Slot {
             (false, _) => Relates::Compatible,
         }
     }
+}
+
+/// The words of a subject but "our" and the empty description.
+fn without_group(subject: &str) -> Vec<&str> {
+    let named = |w: &&str| !matches!(*w, "@the" | "@us");
+    subject.split(' ').filter(named).collect()
 }
 
 /// A short name of a slot, by which an index finds the memories of the same slot without a vector. Only a candidate: equal keys say that

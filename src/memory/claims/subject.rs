@@ -9,6 +9,12 @@ use super::clause::USER;
 use super::lexicon;
 use super::words::{Mark, Word};
 
+/// The owner in "our deadline".
+const US: &str = "@us";
+
+/// The owner in "the deadline": whatever the memories are about.
+const THE: &str = "@the";
+
 /// What sort of thing a subject is, as far as its form tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
@@ -29,6 +35,15 @@ pub(super) struct Subject {
     pub(super) sort: Sort,
 }
 
+/// Which part of a noun phrase is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// What stands after "of".
+    Owner,
+    /// What stands before it, or all of a phrase without one.
+    Head,
+}
+
 struct Piece {
     text: String,
     cap: bool,
@@ -43,32 +58,42 @@ pub(super) struct Phrase {
     definite: bool,
     /// It was turned round at "of" or "for".
     turned: bool,
+    /// It was turned round at "in" or "at", so that only an attribute can be meant: "the wifi password in the Porto office".
+    inside: bool,
     /// "new": the phrase itself says that the value changed.
     pub(super) fresh: bool,
 }
 
 impl Phrase {
     /// Reads the words of a noun phrase. `speaker` is who "I" and "my" are.
-    pub(super) fn read(words: &[Word<'_>], speaker: Option<&str>) -> Option<Self> {
+    pub(super) fn read(words: &[Word<'_>], speaker: &str) -> Option<Self> {
         let mut phrase = Self {
             pieces: Vec::with_capacity(8),
             definite: false,
             turned: false,
+            inside: false,
             fresh: false,
         };
         let of = words
             .iter()
             .position(|w| matches!(&*w.low, "of" | "for") && !w.cap);
+        let inside = || {
+            let starts = words.first().is_some_and(|w| w.is("the") || w.is("our"));
+            let place = |w: &Word<'_>| matches!(&*w.low, "in" | "at" | "on") && !w.cap;
+            starts.then(|| words.iter().position(place))?
+        };
+        phrase.inside = of.is_none() && inside().is_some();
+        let of = of.or_else(inside);
         if let Some(at) = of {
             let (left, right) = words.split_at_checked(at)?;
-            phrase.run(right.get(1..)?, speaker)?;
+            phrase.run(right.get(1..)?, speaker, Side::Owner)?;
             let owner = phrase.pieces.len();
-            phrase.run(left, speaker)?;
+            phrase.run(left, speaker, Side::Head)?;
             phrase.turned = true;
             let both = owner > 0 && phrase.pieces.len() > owner;
             return both.then_some(phrase);
         }
-        phrase.run(words, speaker)?;
+        phrase.run(words, speaker, Side::Head)?;
         let plain = phrase
             .pieces
             .iter()
@@ -76,7 +101,7 @@ impl Phrase {
         (plain && (1..=8).contains(&phrase.pieces.len())).then_some(phrase)
     }
 
-    fn run(&mut self, words: &[Word<'_>], speaker: Option<&str>) -> Option<()> {
+    fn run(&mut self, words: &[Word<'_>], speaker: &str, side: Side) -> Option<()> {
         let start = self.pieces.len();
         for (at, word) in words.iter().enumerate() {
             let next_owns = words
@@ -86,16 +111,19 @@ impl Phrase {
             match (word.mark, &*word.low) {
                 (Mark::Possessive, _) if self.pieces.len() > start => {}
                 (Mark::Word, "the") if at == 0 => self.definite = true,
-                (Mark::Word, "i") if at == 0 && alone => self.person(speaker?, false),
-                (Mark::Word, "my") if at == 0 => self.person(speaker?, true),
+                (Mark::Word, "i") if at == 0 && alone => self.person(speaker, false),
+                (Mark::Word, "my") if at == 0 => self.person(speaker, true),
                 (Mark::Word, "our") if at == 0 => {
                     self.definite = true;
-                    self.person("@us", true);
+                    self.person(&ours(speaker), true);
                 }
                 (Mark::Word, "user") if self.pieces.len() == start && (next_owns || alone) => {
                     self.person(USER, next_owns)
                 }
-                (Mark::Word, "new" | "current") if !word.cap && self.after_owner(start) => {
+                // The new port is the port, but the port of the new database is another one's.
+                (Mark::Word, "new" | "current")
+                    if side == Side::Head && !word.cap && self.after_owner(start) =>
+                {
                     self.fresh |= &*word.low == "new"
                 }
                 (Mark::Word, "a" | "an" | "i" | "we" | "my" | "our" | "the") => return None,
@@ -129,44 +157,103 @@ impl Phrase {
 
     /// The phrase as a subject by itself.
     pub(super) fn subject(&self) -> Option<Subject> {
-        self.entity(self.pieces.len())
+        if self.inside {
+            return None;
+        }
+        self.entity(self.pieces.len()).or_else(|| self.single())
+    }
+
+    /// Whether it names the seat of somebody, which is in one place.
+    pub(super) fn is_site(&self) -> bool {
+        let last = self.pieces.last();
+        last.is_some_and(|p| matches!(&*p.text, "office" | "headquarters" | "hq"))
+    }
+
+    /// "the office", "our standup".
+    fn single(&self) -> Option<Subject> {
+        let (last, rest) = self.pieces.split_last()?;
+        let (owner, own) = split_owner(rest);
+        let owned = !owner.is_empty() && self.head(owner).is_some();
+        let known = (owned || (owner.is_empty() && self.definite))
+            && lexicon::is_single(&last.text)
+            && own.iter().all(|p| lexicon::is_sole(&p.text));
+        let mut subject = known.then(|| named(&self.pieces))?;
+        // The new office may be one more.
+        if self.fresh {
+            subject.name.push_str(" new");
+        }
+        Some(subject)
     }
 
     /// The phrase as a subject and one of its attributes.
     pub(super) fn attribute(&self) -> Option<(Subject, Attribute)> {
         let words: Vec<&str> = self.pieces.iter().map(|p| p.text.as_str()).collect();
         let found = attribute::find(&words)?;
-        let subject = self.entity(words.len().checked_sub(found.len)?)?;
-        let fits = match (found.scope, subject.sort) {
+        let count = words.len().checked_sub(found.len)?;
+        let fits = |subject: &Subject| match (found.scope, subject.sort) {
             (Scope::Either, _) | (_, Sort::Name) => true,
             (Scope::Person, sort) => sort == Sort::Person,
             (Scope::Thing, sort) => sort == Sort::Thing,
         };
-        fits.then_some((subject, found))
+        let pieces = self.pieces.get(..count)?;
+        let thing = |subject: &Subject| {
+            let owner = subject.sort == Sort::Person || is_us(&subject.name);
+            let numbered = pieces.iter().any(|p| has_digit(&p.text));
+            let passing = |p: &Piece| !p.cap && lexicon::is_passing(&p.text);
+            let passing = !numbered && pieces.iter().any(passing);
+            !attribute::needs_thing(&found.name) || !(owner || passing)
+        };
+        let subject = self
+            .entity(count)
+            .filter(|subject| fits(subject) && thing(subject))
+            .or_else(|| self.described(count, &found))?;
+        Some((subject, found))
+    }
+
+    /// The first `count` words as the owner in a definite description: "the deadline", "the wifi password", "my locker code". The
+    /// owner need not be a name, but there must be one of it only.
+    fn described(&self, count: usize, found: &Attribute) -> Option<Subject> {
+        let pieces = self.pieces.get(..count)?;
+        let (owner, own) = split_owner(pieces);
+        let sole = |p: &Piece| lexicon::is_sole(&p.text);
+        let alone = attribute::stands_alone(&found.name);
+        let owned = if owner.is_empty() {
+            self.definite
+        } else {
+            owner.iter().all(sole) || (!own.is_empty() && self.head(owner).is_some())
+        };
+        let told = match own {
+            [] => alone || !owner.is_empty(),
+            // "the monthly rent", "the orders database"
+            [only] => sole(only) || (alone && !lexicon::is_many(&only.text)),
+            // "my gym locker code": what stands before only narrows it down.
+            several => {
+                several.iter().any(sole) && !several.iter().any(|p| lexicon::is_many(&p.text))
+            }
+        };
+        (found.scope != Scope::Person && owned && told).then(|| named(pieces))
     }
 
     /// The first `count` words as an entity.
     fn entity(&self, count: usize) -> Option<Subject> {
         let pieces = self.pieces.get(..count)?;
         let sort = self.sort(pieces)?;
-        let name = pieces
-            .iter()
-            .map(|p| p.text.as_str())
-            .collect::<Vec<_>>()
-            .join(" ");
-        Some(Subject { name, sort })
+        Some(Subject {
+            sort,
+            ..named(pieces)
+        })
     }
 
     fn sort(&self, pieces: &[Piece]) -> Option<Sort> {
-        let (head, rest) = match pieces.iter().position(|p| p.owns) {
-            Some(at) if at + 1 < pieces.len() => pieces.split_at_checked(at + 1)?,
-            _ => (pieces, [].as_slice()),
+        let (head, rest) = match split_owner(pieces) {
+            ([], all) => (all, [].as_slice()),
+            parts => parts,
         };
         let sort = self.head(head)?;
         if rest.is_empty() {
             return Some(sort);
         }
-        let shared = head.first().is_some_and(|p| p.text == "@us");
+        let shared = head.first().is_some_and(|p| is_us(&p.text));
         let described = rest.len() > 1 && rest.iter().any(|p| !lexicon::is_generic(&p.text));
         match sort {
             Sort::Thing if shared => described.then_some(Sort::Thing),
@@ -183,10 +270,10 @@ impl Phrase {
     /// What the words before any possessive are.
     fn head(&self, head: &[Piece]) -> Option<Sort> {
         let first = head.first()?;
-        if first.text == "@us" {
+        if is_us(&first.text) {
             return Some(Sort::Thing);
         }
-        let digits = |p: &Piece| p.text.bytes().any(|b| b.is_ascii_digit());
+        let digits = |p: &Piece| has_digit(&p.text);
         let capitals = head.iter().all(|p| p.cap);
         let generic = lexicon::is_generic(&first.text);
         if capitals && !self.definite && !generic && !head.iter().any(digits) && head.len() < 4 {
@@ -198,5 +285,43 @@ impl Phrase {
         let named = head.iter().any(|p| (p.cap && !p.first) || digits(p));
         let described = head.len() > 1 && head.iter().any(|p| !lexicon::is_generic(&p.text));
         (named || described).then_some(Sort::Thing)
+    }
+}
+
+/// Whom "our" names. Two speakers need not belong to one group.
+fn ours(speaker: &str) -> String {
+    if speaker == USER {
+        US.to_owned()
+    } else {
+        format!("{US}:{speaker}")
+    }
+}
+
+fn has_digit(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit())
+}
+
+fn is_us(text: &str) -> bool {
+    let rest = text.strip_prefix(US);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+/// The words up to a possessive, and those after it.
+fn split_owner(pieces: &[Piece]) -> (&[Piece], &[Piece]) {
+    let owner = pieces.iter().position(|p| p.owns).map_or(0, |at| at + 1);
+    pieces.split_at_checked(owner).unwrap_or((&[], pieces))
+}
+
+/// The words as the name of a thing.
+fn named(pieces: &[Piece]) -> Subject {
+    let words: Vec<&str> = pieces.iter().map(|p| p.text.as_str()).collect();
+    let name = if words.is_empty() {
+        THE.to_owned()
+    } else {
+        words.join(" ")
+    };
+    Subject {
+        name,
+        sort: Sort::Thing,
     }
 }

@@ -218,13 +218,30 @@ fn at<'a>(text: &'a str, from: &str) -> Claim<'a> {
     }
 }
 
+/// The files of updates.
+const FRESH: [&str; 5] = [
+    "fresh.txt",
+    "fresh2.txt",
+    "fresh3.txt",
+    "fresh4.txt",
+    "fresh5.txt",
+];
+
 const JANUARY: &str = "2024-01-01T00:00:00Z";
 const JUNE: &str = "2024-06-01T00:00:00Z";
 
 #[test]
 fn look_alikes_stay_in_both_orders_and_directions() {
     let mut wrong = Vec::new();
-    for (a, b) in [pairs("stay.txt"), pairs("stay2.txt"), pairs("stay3.txt")].concat() {
+    let files = [
+        "stay.txt",
+        "stay2.txt",
+        "stay3.txt",
+        "stay4.txt",
+        "stay5.txt",
+        "stay6.txt",
+    ];
+    for (a, b) in files.map(pairs).concat() {
         for (old, new) in [(&a, &b), (&b, &a)] {
             let verdicts = [
                 decide(&at(new, JUNE), &at(old, JANUARY)),
@@ -269,6 +286,41 @@ fn fresh_updates_supersede() {
     }
     let missed: Vec<_> = fresh.iter().filter(|pair| !supersedes(pair)).collect();
     assert!(missed.len() * 100 <= fresh.len() * 5, "{missed:#?}");
+}
+
+/// Pairs of everyday notes, without names that only a test would have. What is not decided by rule is at least asked about.
+#[test]
+fn ordinary_updates_supersede_or_are_asked_about() {
+    for (file, shown) in [
+        ("fresh3.txt", true),
+        ("fresh4.txt", false),
+        ("fresh5.txt", true),
+    ] {
+        let pairs = pairs(file);
+        let (mut decided, mut asked) = (0, 0);
+        for (old, new) in &pairs {
+            match decide(&at(new, JUNE), &at(old, JANUARY)) {
+                Verdict::Supersedes { .. } => decided += 1,
+                Verdict::Escalate { .. } => asked += 1,
+                Verdict::None
+                | Verdict::Restatement
+                | Verdict::SupersededBy { .. }
+                | Verdict::Overlap
+                | Verdict::Specializes => {}
+            }
+            let verdict = decide(&at(new, JUNE), &at(old, JANUARY));
+            // The second file is counted, never shown.
+            if shown && !retires(verdict) {
+                println!("{verdict:?}: {old} || {new}");
+            }
+        }
+        println!("{file}: {decided} and {asked} of {}", pairs.len());
+        assert!(decided * 100 >= pairs.len() * 80, "{file}: {decided}");
+        assert!(
+            (decided + asked) * 100 >= pairs.len() * 95,
+            "{file}: {asked}"
+        );
+    }
 }
 
 #[test]
@@ -316,9 +368,15 @@ fn a_hedged_update_retires_nothing() {
         ("", ", allegedly"),
         ("", " in another life"),
         ("\"", "\""),
+        ("False: ", ""),
+        ("Rumour: ", ""),
+        ("Draft: ", ""),
+        ("Plan B: ", ""),
+        ("2019: ", ""),
+        ("Tom: ", ""),
     ];
     let mut wrong = Vec::new();
-    for (old, new) in [pairs("fresh.txt"), pairs("fresh2.txt"), update_pairs()].concat() {
+    for (old, new) in [FRESH.map(pairs).concat(), update_pairs()].concat() {
         for (before, after) in hedges {
             let hedged = format!("{before}{}{after}", new.trim_end_matches('.'));
             if retires(decide(&at(&hedged, JUNE), &at(&old, JANUARY))) || same_claim(&hedged, &new)
@@ -344,7 +402,7 @@ fn another_subject_retires_nothing() {
         "Mara", "User", "I ", "My ", "The ", "Ana", "Ben", "Kofi", "Teo", "Lena", "Yara", "Viktor",
         "Otto", "Noor", "Jonas",
     ];
-    for (old, new) in [pairs("fresh.txt"), pairs("fresh2.txt"), update_pairs()].concat() {
+    for (old, new) in [FRESH.map(pairs).concat(), update_pairs()].concat() {
         for name in names {
             let Some(rest) = new.strip_prefix(name) else {
                 continue;
@@ -370,6 +428,90 @@ fn another_subject_retires_nothing() {
     }
 }
 
+/// A label may deny what follows, or say whose claim it is.
+#[test]
+fn an_unknown_label_before_a_third_person_makes_no_slot() {
+    for label in [
+        "False",
+        "TODO",
+        "Summer",
+        "Tom",
+        "Caroline",
+        "Customer",
+        "2019",
+        "Work Of Fiction",
+    ] {
+        assert!(
+            slot(&format!("{label}: Mara lives in Lisbon.")).is_none(),
+            "{label}"
+        );
+    }
+    for label in ["Note", "Update", "FYI", "User"] {
+        assert!(
+            slot(&format!("{label}: Mara lives in Lisbon.")).is_some(),
+            "{label}"
+        );
+    }
+    let told = slot("Caroline: I live in Lisbon.").expect("a slot");
+    assert_eq!(told.subject, "caroline");
+    assert!(slot("Rumour: I live in Lisbon.").is_none());
+}
+
+/// "The" tells which one is meant only of what there is one of.
+#[test]
+fn a_definite_description_is_a_slot() {
+    let described = [
+        (
+            "The parking garage code of the office is 7421.",
+            "office parking garage",
+            "code",
+        ),
+        ("Our office is now in Madrid.", "@us office", "location"),
+        ("The database is Postgres.", "@the", "database"),
+        ("The office manager is Priya.", "office", "manager"),
+        (
+            "The wifi password in the Berlin office is gull19.",
+            "berlin office wifi",
+            "password",
+        ),
+    ];
+    for (text, subject, attribute) in described {
+        let slot = slot(text).expect(text);
+        assert_eq!(
+            (&*slot.subject, &*slot.attribute),
+            (subject, attribute),
+            "{text}"
+        );
+    }
+    for text in [
+        "The code is 7421",
+        "The port is 8080",
+        "The deadline is Friday",
+        "My PIN is 4821",
+        "The ticket price is 5 euros",
+    ] {
+        assert!(slot(text).is_none(), "{text}");
+    }
+    let verdict = |old, new| decide(&at(new, JUNE), &at(old, JANUARY));
+    assert_eq!(
+        verdict("The database is Postgres", "The database is Postgres 16"),
+        Verdict::Specializes
+    );
+    assert_eq!(
+        verdict("The budget is 5000 EUR", "The budget is 5,000 euros"),
+        Verdict::Restatement
+    );
+    assert_eq!(
+        verdict("The deadline is Friday", "The deadline is tight"),
+        Verdict::None
+    );
+    let relation_guess = Relation::Overlap;
+    assert_eq!(
+        verdict("The plumber is Otto", "The plumber is Fritz"),
+        Verdict::Escalate { relation_guess }
+    );
+}
+
 #[test]
 fn restatements_are_found_and_nothing_else() {
     let same = [
@@ -388,7 +530,11 @@ fn restatements_are_found_and_nothing_else() {
     for (a, b) in same {
         assert!(same_claim(a, b) && same_claim(b, a), "{a} || {b}");
     }
-    assert!(!same_claim("", "") && !same_claim("the", "the"));
+    assert!(
+        !same_claim("", "")
+            && !same_claim("the", "the")
+            && !same_claim("The key is hEr42", "The key is her42")
+    );
 }
 
 #[test]

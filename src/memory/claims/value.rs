@@ -45,6 +45,10 @@ pub(super) enum Shape {
     Words,
     /// One of several alternatives: a tool or a preference. Not functional by itself.
     Choice,
+    /// A tool: like a choice, but a name or a known one, so that "slow" is none.
+    Tool,
+    /// A code or password, in the spelling it was given.
+    Code,
 }
 
 /// A value as it was read.
@@ -80,7 +84,11 @@ pub(super) fn read(shape: Shape, words: &[Word<'_>]) -> Option<Value> {
     };
     let mut out = Vec::with_capacity(plain.len());
     for word in plain {
-        canon::push(&word.low, &mut out);
+        if shape == Shape::Code {
+            out.push(word.raw.to_owned());
+        } else {
+            canon::push(&word.low, &mut out);
+        }
     }
     let longest = if matches!(shape, Shape::Address | Shape::When) {
         6
@@ -120,6 +128,11 @@ fn fits(shape: Shape, plain: &[&Word<'_>], out: &mut Vec<String>) -> bool {
             .iter()
             .any(|w| is_verbish(&w.low) || vocabulary::is_no_role(&w.low)),
         Shape::Words | Shape::Choice => plain.iter().all(|w| !is_verbish(&w.low)),
+        Shape::Tool => {
+            let known = vocabulary::family(&out.join(" ")).is_some();
+            known || is_name(plain)
+        }
+        Shape::Code => matches!(plain, [only] if is_code(only)),
         Shape::Port => matches!(out.as_slice(), [port] if port.parse::<u16>().is_ok_and(|p| p > 0)),
         Shape::Version => matches!(out.as_slice(), [version] if digits(version) > 0),
         Shape::Age => {
@@ -130,14 +143,7 @@ fn fits(shape: Shape, plain: &[&Word<'_>], out: &mut Vec<String>) -> bool {
             years && number.is_some_and(|n| n > 0)
         }
         Shape::Amount => is_amount(out),
-        Shape::When => {
-            out.retain(|w| !matches!(w.as_str(), "at" | "on" | "by" | "the" | "of"));
-            let shorter = out
-                .iter()
-                .map(|w| canon::ordinal(w).unwrap_or(w).to_owned());
-            *out = shorter.collect();
-            canon::is_point_in_time(out)
-        }
+        Shape::When => is_when(out),
         Shape::Email => {
             matches!(out.as_slice(), [mail] if mail.contains('@') && mail.contains('.'))
         }
@@ -150,20 +156,42 @@ fn fits(shape: Shape, plain: &[&Word<'_>], out: &mut Vec<String>) -> bool {
                 && plain.iter().any(|w| w.cap)
                 && out.iter().any(|w| digits(w) > 0)
         }
-        Shape::Link => {
-            *out = out
-                .iter()
-                .map(|w| w.trim_end_matches('/').to_owned())
-                .collect();
-            let shaped = |w: &str| {
-                w.contains("://")
-                    || w.starts_with('/')
-                    || (w.contains('.') && !w.contains('@'))
-                    || digits(w) > 0
-            };
-            matches!(out.as_slice(), [link] if shaped(link))
-        }
+        Shape::Link => is_link(out),
     }
+}
+
+/// A day, date or time, without the words that only lead to its parts.
+fn is_when(out: &mut Vec<String>) -> bool {
+    out.retain(|w| !matches!(w.as_str(), "at" | "on" | "by" | "the" | "of"));
+    let shorter = out
+        .iter()
+        .map(|w| canon::ordinal(w).unwrap_or(w).to_owned());
+    *out = shorter.collect();
+    canon::is_point_in_time(out)
+}
+
+/// One word that is written like a URL, a path, a host or a region.
+fn is_link(out: &mut Vec<String>) -> bool {
+    *out = out
+        .iter()
+        .map(|w| w.trim_end_matches('/').to_owned())
+        .collect();
+    let shaped = |w: &str| {
+        w.contains("://")
+            || w.starts_with('/')
+            || (w.contains('.') && !w.contains('@'))
+            || w.bytes().any(|b| b.is_ascii_digit())
+    };
+    matches!(out.as_slice(), [link] if shaped(link))
+}
+
+/// A code, and not what one is like: "the password is weak", "the code is 4-digit".
+fn is_code(word: &Word<'_>) -> bool {
+    let digits = word.low.bytes().any(|b| b.is_ascii_digit());
+    let told = ["digit", "char", "letter", "bit"]
+        .iter()
+        .any(|w| word.low.contains(w));
+    (digits || word.cap) && !told && lexicon::gate(&word.low) == lexicon::Gate::Pass
 }
 
 /// One number, alone or with its unit: "20 percent spent" is no amount.

@@ -31,6 +31,12 @@ const CATEGORIES: &[(&str, &str)] = &[
         noodles, rice, bread, mango, mangoes, apples, strawberries, cherries, bananas, cake, gnocchi, \
         couscous, ratatouille, goulash, kimchi, bibimbap, tapas, burritos, spaghetti, fish, chicken",
     ),
+    (
+        "currency",
+        "\
+        eur, usd, gbp, chf, jpy, kuna, franc, yen, yuan, rupee, krona, krone, zloty, peso, real, lira, \
+        forint, rand, ruble, mark, lev",
+    ),
     ("season", "spring, summer, autumn, fall, winter"),
     (
         "log level",

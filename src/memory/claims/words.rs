@@ -4,6 +4,7 @@
 //! that the grammar sees one spelling. A mark that the grammar does not understand stays visible as [`Mark::Odd`]: it makes a slot
 //! impossible instead of being skipped.
 
+use crate::memory::pii::is_invisible;
 use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
@@ -59,10 +60,6 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
         other => other,
     });
     Cow::Owned(folded.collect())
-}
-
-const fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 /// The words and marks of a cleaned text.

@@ -12,6 +12,13 @@ pub(super) const CARD: Topic = 2;
 pub(super) const SSN: Topic = 4;
 pub(super) const IP: Topic = 8;
 pub(super) const MAIL: Topic = 16;
+/// Added to `PHONE` for digits that nothing but a word makes a phone number: words for amounts and
+/// for numbers of other things speak against these only.
+pub(super) const LOOSE: Topic = 32;
+/// Added to `SSN` where no word announces one: words for goods and money speak against it.
+pub(super) const TRADE: Topic = 64;
+/// A phone number is not just talked of but announced, so that `LOOSE` does not apply.
+pub(super) const ANNOUNCED: Topic = 128;
 /// Bytes before a candidate in which a word may speak for it.
 const REACH_BEFORE: usize = 48;
 /// Bytes before a candidate in which a word may speak against it; shorter, because "order",
@@ -121,6 +128,17 @@ pub(super) fn weigh(hits: &[Hit], candidate: &Finding, topic: Topic) -> f32 {
 pub(super) fn supported(hits: &[Hit], start: usize, end: usize, topic: Topic) -> bool {
     let near = nearest(hits, start, end, topic);
     near.strong < usize::MAX && near.strong <= near.doubt
+}
+
+/// Whether a strong word for the topic stands right before, with no more than `: ` between.
+pub(super) fn adjacent(hits: &[Hit], start: usize, end: usize, topic: Topic) -> bool {
+    const LONGEST_SIGN: usize = 3;
+    nearest(hits, start, end, topic).strong <= LONGEST_SIGN
+}
+
+/// Whether a strong word for the topic is in reach, whatever speaks against it.
+pub(super) fn said(hits: &[Hit], start: usize, end: usize, topic: Topic) -> bool {
+    nearest(hits, start, end, topic).strong < usize::MAX
 }
 
 /// Whether any word against the topic is in reach.

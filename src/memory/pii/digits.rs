@@ -3,6 +3,7 @@
 
 use super::context::{self, Hit};
 use super::numbers::{Gap, Window};
+use super::units::Amount;
 use super::{Finding, Kind};
 
 /// A card number whose groups are printed the way its network prints them.
@@ -13,6 +14,8 @@ const BARE: f32 = 0.75;
 const UNUSUAL: f32 = 0.45;
 /// `123-45-6789`.
 const SSN_DASHED: f32 = 0.74;
+/// `123-45-6789 units`.
+const SSN_COUNTED: f32 = 0.35;
 /// `123 45 6789`.
 const SSN_SPACED: f32 = 0.50;
 /// Nine digits, needs context.
@@ -30,7 +33,7 @@ pub(super) fn card(window: &Window, hits: &[Hit], found: &mut Vec<Finding>) {
     if !luhn(digits) || window.groups.iter().any(|group| group.plus) {
         return;
     }
-    let Some(gap) = window.uniform_gap() else {
+    let Some(gap) = window.broken_gap().or(window.uniform_gap()) else {
         return;
     };
     let printed = [&[4, 4, 4, 4][..], &[4, 6, 5], &[4, 6, 4], &[4, 4, 4, 4, 3]]
@@ -38,6 +41,10 @@ pub(super) fn card(window: &Window, hits: &[Hit], found: &mut Vec<Finding>) {
         .any(|lengths| window.lengths_are(lengths));
     let printed = printed && matches!(gap, Gap::Space | Gap::Dash);
     let confidence = match (usual_length, printed, window.groups.len()) {
+        // Columns of numbers pass Luhn now and then.
+        _ if window.broken && !printed && window.groups.len() > 2 => return,
+        _ if window.broken => UNUSUAL,
+        (_, false, _) if window.amount == Amount::Measured => return,
         (true, true, _) => PRINTED,
         (true, false, 1) => BARE,
         _ => UNUSUAL,
@@ -112,12 +119,20 @@ pub(super) fn ssn(window: &Window, hits: &[Hit], found: &mut Vec<Finding>) {
     }
     let split = window.lengths_are(&[3, 2, 4]);
     let confidence = match (split, window.uniform_gap(), window.groups.len()) {
+        (true, Some(Gap::Dash), _) if window.amount != Amount::None => SSN_COUNTED,
         (true, Some(Gap::Dash), _) => SSN_DASHED,
+        _ if window.amount == Amount::Measured => return,
         (true, Some(Gap::Space | Gap::Dot), _) => SSN_SPACED,
         (_, _, 1) => SSN_BARE,
         _ => return,
     };
-    push(window, Kind::UsSsn, confidence, hits, context::SSN, found);
+    let announced = context::said(hits, window.start(), window.end(), context::SSN);
+    let topic = if announced {
+        context::SSN
+    } else {
+        context::SSN | context::TRADE
+    };
+    push(window, Kind::UsSsn, confidence, hits, topic, found);
 }
 
 /// Reports a window as `kind` after weighing its surroundings.

@@ -88,7 +88,44 @@ static PARTS: &[(&str, &[&str])] = &[
             ".fAKe8hXq2LmN4pRs6TuV8wXy0Zab1Cde3Fgh5Ijk7",
         ],
     ),
-    ("ibx", &["ib", "x_", "fAKe8hXq2LmN4pRs6TuV8wXy"]),
+    (
+        "ibex",
+        &[
+            "ibex",
+            "_pat_",
+            "0198fa4e-1234-7abc-8def-0123456789ab_",
+            "fAKe8hXq2LmN4pRs6TuV8-wXy0Zab1Cde_3Fgh5Ijk7",
+        ],
+    ),
+    (
+        "hf-letters",
+        &["h", "f_", "fAKeXhXqJLmNQpRsWTuVYwXyRZabTCdeUF"],
+    ),
+    (
+        "ghp-letters",
+        &["gh", "p_", "fAKeXhXqJLmNQpRsWTuVYwXyRZabTCdeUFgh"],
+    ),
+    (
+        "npm-letters",
+        &["np", "m_", "fakexhxqjlmnqprswtuvywxyrzabtcdeufgh"],
+    ),
+    ("glpat-letters", &["gl", "pat-", "fAKeXhXqJLmNQpRsWTuV"]),
+    (
+        "sk-letters",
+        &[
+            "sk",
+            "-",
+            "fAKeXhXqJLmNQpRsWTuVYwXyRZabTCdeUFghIjkLMnoPqRsT",
+        ],
+    ),
+    (
+        "sk-split",
+        &[
+            "s\u{34f}k-",
+            "proj-",
+            "fAKe_8hXq2LmN4pRs6TuV8-wXy0Zab1Cde3Fgh5Ijk7",
+        ],
+    ),
     ("generic20", &["fAKe8hXq2L", "mN4pRs6TuV"]),
     ("generic32", &["fAKe8hXq2LmN4pRs", "6TuV8wXy0Zab1Cde"]),
     (

@@ -1,6 +1,7 @@
 //! Folds look-alike characters to ASCII before detection (full-width forms, digits of other
-//! scripts, unusual dashes and spaces) and drops invisible ones, keeping for every byte the place
-//! it came from, so that a finding in the folded text maps to a range of the original.
+//! scripts, circled and raised digits, unusual dashes and spaces) and drops invisible ones, keeping
+//! for every byte the place it came from, so that a finding in the folded text maps to a range of
+//! the original.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,7 +21,7 @@ impl<'t> Folded<'t> {
         if original.is_ascii()
             || !original
                 .chars()
-                .any(|letter| folded(letter) != Some(letter))
+                .any(|letter| folded(letter) != Folding::Kept)
         {
             return Self {
                 original,
@@ -30,11 +31,23 @@ impl<'t> Folded<'t> {
         }
         let mut text = String::with_capacity(original.len());
         let mut origins = Vec::with_capacity(original.len());
-        for (start, letter) in original.char_indices() {
-            if let Some(letter) = folded(letter) {
-                text.push(letter);
-                origins.resize(text.len(), start);
-            }
+        let mut previous = Folding::Dropped;
+        let mut letters = original.char_indices().peekable();
+        while let Some((start, letter)) = letters.next() {
+            let folding = folded(letter);
+            let written = match folding {
+                Folding::Kept => letter,
+                Folding::To(letter) => letter,
+                Folding::Dropped => continue,
+                Folding::Digit(digit, style) => {
+                    let next = letters.peek().map(|(_, next)| *next);
+                    let mark = style.marks(previous, next.map_or(Folding::Dropped, digit_of));
+                    if mark { ' ' } else { digit }
+                }
+            };
+            text.push(written);
+            origins.resize(text.len(), start);
+            previous = digit_in(letter, folding);
         }
         Self {
             original,
@@ -64,33 +77,156 @@ impl<'t> Folded<'t> {
     }
 }
 
-/// What a character is read as; `None` when it is invisible and skipped.
-fn folded(letter: char) -> Option<char> {
-    if letter.is_ascii() {
-        return Some(letter);
+/// What becomes of a character.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Folding {
+    Kept,
+    To(char),
+    /// A digit in a shape that also marks notes and items of a list.
+    Digit(char, Style),
+    Dropped,
+}
+
+/// Shapes of digits that are not always part of a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Circled, in parentheses or with a full stop.
+    Enclosed,
+    /// Superscript and subscript.
+    Raised,
+}
+
+impl Style {
+    /// Whether a digit of this style between two characters is a mark beside a number rather than
+    /// part of it: the item in `①138…`, the note or exponent in `555-0132²`.
+    fn marks(self, previous: Folding, next: Folding) -> bool {
+        let plain = |folding| matches!(folding, Folding::To(_));
+        let digit = |folding| plain(folding) || matches!(folding, Folding::Digit(_, _));
+        match self {
+            Self::Enclosed => !digit(previous) && plain(next),
+            Self::Raised => plain(previous) && !digit(next),
+        }
+    }
+}
+
+/// The folding of a character as far as it is a digit: `To` for a plain one of any script.
+fn digit_of(letter: char) -> Folding {
+    digit_in(letter, folded(letter))
+}
+
+/// The same for a character whose folding is known.
+fn digit_in(letter: char, folding: Folding) -> Folding {
+    match folding {
+        Folding::Kept if letter.is_ascii_digit() => Folding::To(letter),
+        Folding::To(digit) if digit.is_ascii_digit() => Folding::To(digit),
+        Folding::Digit(digit, style) => Folding::Digit(digit, style),
+        Folding::Kept | Folding::To(_) | Folding::Dropped => Folding::Dropped,
+    }
+}
+
+/// Whether a character shows nothing: the code points that Unicode calls default ignorable
+/// (fillers, zero-width and direction marks, variation selectors, tags) and the shorthand and
+/// musical format controls.
+pub(crate) const fn is_invisible(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Letters of Latin, Greek and Cyrillic, then kana, Chinese and Korean: nearly all of what is not
+/// ASCII, and nothing in these blocks folds.
+const fn common(letter: char) -> bool {
+    matches!(letter,
+        '\u{c0}'..='\u{34e}' | '\u{350}'..='\u{61b}' | '\u{3001}'..='\u{3163}'
+        | '\u{3165}'..='\u{a61f}' | '\u{ac00}'..='\u{d7ff}')
+}
+
+/// What a character is read as on its own.
+fn folded(letter: char) -> Folding {
+    if letter.is_ascii() || common(letter) {
+        return Folding::Kept;
+    }
+    if is_invisible(letter) {
+        return Folding::Dropped;
     }
     let code = u32::from(letter);
-    let moved = |offset: u32| char::from_u32(code.saturating_sub(offset));
-    let digit = |zero: u32| char::from_digit(code.saturating_sub(zero) % 10, 10);
     match code {
-        // Soft hyphen, Mongolian vowel separator, zero-width and direction marks, variation
-        // selectors, byte order mark.
-        0xad | 0x180e | 0x200b..=0x200f | 0x202a..=0x202e => None,
-        0x2060..=0x2064 | 0x2066..=0x2069 | 0xfe00..=0xfe0f | 0xfeff => None,
-        0xa0 | 0x2000..=0x200a | 0x202f | 0x205f | 0x3000 => Some(' '),
-        0x2010..=0x2015 | 0x2043 | 0x2212 | 0xfe58 | 0xfe63 => Some('-'),
-        0x2024 | 0xfe52 => Some('.'),
-        0xfe6b => Some('@'),
-        0xff01..=0xff5e => moved(0xfee0),
-        // Digits: Arabic-Indic, extended Arabic-Indic, Devanagari, Bengali, Thai, mathematical.
-        0x660..=0x669 => digit(0x660),
-        0x6f0..=0x6f9 => digit(0x6f0),
-        0x966..=0x96f => digit(0x966),
-        0x9e6..=0x9ef => digit(0x9e6),
-        0xe50..=0xe59 => digit(0xe50),
-        0x1d7ce..=0x1d7ff => digit(0x1d7ce),
-        _ => Some(letter),
+        // The frame of a keycap, which follows its digit.
+        0x20e3 => Folding::Dropped,
+        0xa0 | 0x2000..=0x200a | 0x202f | 0x205f | 0x3000 => Folding::To(' '),
+        0x2010..=0x2015 | 0x2043 | 0x2212 | 0xfe58 | 0xfe63 => Folding::To('-'),
+        0x2024 | 0xfe52 => Folding::To('.'),
+        0xfe6b => Folding::To('@'),
+        0xff01..=0xff5e => char::from_u32(code - 0xfee0).map_or(Folding::Kept, Folding::To),
+        // Thirteen styles of the mathematical alphabet, each A to Z and a to z.
+        0x1d400..=0x1d6a3 => latin((code - 0x1d400) % 52),
+        0x1d7ce..=0x1d7ff => digit(code - 0x1d7ce).map_or(Folding::Kept, Folding::To),
+        0xb2 | 0xb3 | 0xb9 | 0x2070..=0x2089 => raised(code),
+        0x2460..=0x2793 | 0x1f100..=0x1f10a => enclosed(code),
+        _ => other_script(code).map_or(Folding::Kept, Folding::To),
     }
+}
+
+/// The digit of a value, of which the tens are ignored.
+fn digit(value: u32) -> Option<char> {
+    char::from_digit(value % 10, 10)
+}
+
+/// The letter at a place of A to Z followed by a to z.
+fn latin(place: u32) -> Folding {
+    let first = if place < 26 { 'A' } else { 'a' };
+    char::from_u32(u32::from(first) + place % 26).map_or(Folding::Kept, Folding::To)
+}
+
+/// Superscript and subscript digits.
+fn raised(code: u32) -> Folding {
+    let value = match code {
+        0xb2 | 0xb3 => code - 0xb0,
+        0xb9 => 1,
+        0x2070 | 0x2074..=0x2079 => code - 0x2070,
+        0x2080..=0x2089 => code - 0x2080,
+        _ => return Folding::Kept,
+    };
+    digit(value).map_or(Folding::Kept, |digit| Folding::Digit(digit, Style::Raised))
+}
+
+/// Digits in circles, in parentheses, or followed by a full stop or a comma.
+fn enclosed(code: u32) -> Folding {
+    /// First and last of each row of digits, and the value of the first.
+    const ROWS: &[(u32, u32, u32)] = &[
+        (0x2460, 0x2468, 1),
+        (0x2474, 0x247c, 1),
+        (0x2488, 0x2490, 1),
+        (0x24ea, 0x24ea, 0),
+        (0x24f5, 0x24fd, 1),
+        (0x24ff, 0x24ff, 0),
+        (0x2776, 0x277e, 1),
+        (0x2780, 0x2788, 1),
+        (0x278a, 0x2792, 1),
+        (0x1f100, 0x1f100, 0),
+        (0x1f101, 0x1f10a, 0),
+    ];
+    ROWS.iter()
+        .find(|(first, last, _)| (*first..=*last).contains(&code))
+        .and_then(|(first, _, value)| digit(code - first + value))
+        .map_or(Folding::Kept, |digit| {
+            Folding::Digit(digit, Style::Enclosed)
+        })
+}
+
+/// The decimal digits of other scripts.
+fn other_script(code: u32) -> Option<char> {
+    /// The zeros, in order.
+    const ZEROS: &[u32] = &[
+        0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50,
+        0xed0, 0xf20, 0x1040, 0x17e0, 0x1810, 0x1946, 0xa8d0, 0xa900, 0xabf0, 0x1fbf0,
+    ];
+    let after = ZEROS.partition_point(|zero| *zero <= code);
+    let value = code - ZEROS.get(after.checked_sub(1)?)?;
+    (value < 10).then(|| digit(value)).flatten()
 }
 
 #[cfg(test)]
@@ -114,5 +250,27 @@ mod tests {
             "４\u{200b}２\u{2011}１"
         );
         assert_eq!(original.get(folded.original_range(5..7)).unwrap(), "ü");
+    }
+
+    #[test]
+    fn digits_of_any_shape_fold_and_marks_beside_numbers_do_not() {
+        for (original, folded) in [
+            ("①②⓪ ❸➃ ⑸⒍ ⁴₂¹", "120 34 56 421"),
+            ("१२३ ٤٥ ௬ ꩐𝟗🯰", "123 45 6 ꩐90"),
+            ("4️⃣2️⃣", "42"),
+            ("4①5 x² 10²³", "415 x2 1023"),
+            ("①138 555² 7③", " 138 555  73"),
+            ("𝗃𝖺𝗇𝖾𝐙", "janeZ"),
+        ] {
+            assert_eq!(Folded::new(original).text(), folded);
+        }
+    }
+
+    #[test]
+    fn invisible_characters_are_dropped() {
+        for letter in "\u{ad}\u{34f}\u{61c}\u{1160}\u{17b5}\u{180e}\u{200d}\u{202e}\u{2066}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fff8}\u{1bca0}\u{1d17a}\u{e0061}\u{e0fff}".chars() {
+            assert_eq!(Folded::new(&format!("4{letter}2")).text(), "42", "{letter:?}");
+        }
+        assert!(!" aé中\u{fffd}😀".chars().any(is_invisible));
     }
 }

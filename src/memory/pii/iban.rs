@@ -126,7 +126,7 @@ pub(super) fn find(view: View, found: &mut Vec<Finding>) {
 /// Where the IBAN that starts at `start` ends; `None` when there is none.
 fn iban(view: View, start: usize) -> Option<usize> {
     // `GB 29` and `GB-29`: some write a separator after the country as well.
-    let check = start + 2 + usize::from(matches!(view.at(start + 2), b' ' | b'-'));
+    let check = start + 2 + usize::from(matches!(view.at(start + 2), b' ' | b'-' | b'\t'));
     if !view.at(check).is_ascii_digit() || !view.at(check + 1).is_ascii_digit() {
         return None;
     }
@@ -138,8 +138,8 @@ fn iban(view: View, start: usize) -> Option<usize> {
     let mut rearranged = 0_u32;
     let mut head = [0_u8; 4];
     for place in 0..*length {
-        if place > 0 && matches!(view.at(end), b' ' | b'-' | b'.') {
-            end += 1;
+        if place > 0 {
+            end = separator(view, end);
         }
         let letter = view.at(end).to_ascii_uppercase();
         end += 1;
@@ -152,6 +152,16 @@ fn iban(view: View, start: usize) -> Option<usize> {
         .iter()
         .try_fold(rearranged, |sum, letter| mod_97(sum, *letter))?;
     (remainder == 1).then_some(end)
+}
+
+/// Where the separator at `at` ends, if there is one. Copied tables have tabs between the groups,
+/// wrapped text has line breaks.
+fn separator(view: View, at: usize) -> usize {
+    match view.at(at) {
+        b'\r' if view.at(at + 1) == b'\n' => at + 2,
+        b' ' | b'-' | b'.' | b'\t' | b'\n' | b'\r' => at + 1,
+        _ => at,
+    }
 }
 
 /// Appends one character (a letter counts 10 to 35) to a number that is kept modulo 97.

@@ -2,6 +2,7 @@
 //! `Bearer …`, and the secrets in the query of a signed URL.
 
 use super::network::template;
+use super::secrets;
 use super::text::{View, is_unspaced, is_word};
 use super::{Finding, Kind};
 
@@ -211,6 +212,12 @@ fn detour(view: View, from: usize, class: Class) -> Option<Announced> {
         let word = at + 1;
         let end = view.run(word, LONGEST_DETOUR, letters);
         if at == from && class == Class::Password && follows_bare(view.slice(word..end)) {
+            return Some(Announced {
+                at: word,
+                directly: false,
+            });
+        }
+        if at == from && class == Class::Token && secrets::bare(view, word) {
             return Some(Announced {
                 at: word,
                 directly: false,

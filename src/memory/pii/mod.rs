@@ -17,6 +17,7 @@ mod numbers;
 mod phone;
 mod secrets;
 mod text;
+mod units;
 mod words;
 #[cfg(test)]
 mod fakes;
@@ -28,6 +29,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+
+pub(crate) use fold::is_invisible;
 
 use fold::Folded;
 use text::View;
@@ -289,8 +292,10 @@ fn candidates(view: View) -> Vec<Finding> {
         let groups = numbers::groups(view);
         numbers::windows(view, &groups, |window| {
             digits::card(window, &hits, &mut found);
-            digits::ssn(window, &hits, &mut found);
-            phone::phone(window, &hits, &mut found);
+            if !window.broken {
+                digits::ssn(window, &hits, &mut found);
+                phone::phone(window, &hits, &mut found);
+            }
         });
     }
     email::find(view, &hits, &mut found);

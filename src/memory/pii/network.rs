@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::context::{self, Hit};
+use super::secrets::jumbled;
 use super::text::View;
 use super::{Finding, Kind};
 
@@ -194,10 +195,14 @@ pub(super) fn userinfo(view: View, start: usize, found: &mut Vec<Finding>) {
         return;
     };
     let info = view.slice(start..start + at);
-    let Some((user, password)) = info.split_once(':') else {
-        return;
+    let (user, password) = info.split_once(':').unwrap_or((info, ""));
+    // Some servers take a token as the user, with no password or an empty one.
+    let credentials = if password.is_empty() {
+        token(user)
+    } else {
+        !template(password) && (!user.is_empty() || password.len() >= 3)
     };
-    if password.is_empty() || template(password) || (user.is_empty() && password.len() < 3) {
+    if !credentials {
         return;
     }
     if Kind::ALL
@@ -211,6 +216,23 @@ pub(super) fn userinfo(view: View, start: usize, found: &mut Vec<Finding>) {
         range: start..start + at,
         confidence: USERINFO,
     });
+}
+
+/// Whether the user of a URL is a token: too long and too mixed for the name of an account, or a
+/// UUID.
+fn token(user: &str) -> bool {
+    const SHORTEST: usize = 20;
+    const SHORTEST_PART: usize = 16;
+    let mixed = |part: &str| {
+        let has = |wanted: fn(&u8) -> bool| part.bytes().any(|byte| wanted(&byte));
+        part.len() >= SHORTEST_PART && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+    };
+    let plain = user
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let hex = user.bytes().filter(u8::is_ascii_hexdigit).count();
+    let uuid = user.len() == 36 && hex == 32;
+    plain && user.len() >= SHORTEST && (uuid || user.split(['-', '_']).any(mixed) || jumbled(user))
 }
 
 /// Whether a value stands for one that is filled in elsewhere: `${PASS}`, `{{pass}}`, `%s`, `***`.

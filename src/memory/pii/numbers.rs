@@ -2,6 +2,7 @@
 //! that could be one number: the common ground of cards, phone numbers and SSNs.
 
 use super::text::{View, is_unspaced};
+use super::units::{self, Amount};
 
 /// What stands between a group of digits and the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,12 +17,20 @@ pub(super) enum Gap {
     Joined,
     /// A dash or slash with spaces, or two spaces.
     Wide,
+    /// A tab or the end of a line. Cells of a table and lines of a list are mostly numbers of their
+    /// own, so only cards go on over it.
+    Break,
 }
 
 impl Gap {
     /// Whether the groups on both sides may belong to different numbers.
     fn loose(self) -> bool {
         matches!(self, Self::Space | Self::Wide)
+    }
+
+    /// Whether the group after it belongs to another run.
+    fn parts(self) -> bool {
+        matches!(self, Self::Start | Self::Break)
     }
 }
 
@@ -89,6 +98,12 @@ pub(super) struct Window<'n> {
     pub(super) crowded: bool,
     /// Belongs to a longer run that starts with `+`.
     pub(super) inside_plus: bool,
+    /// Goes over a tab or the end of a line.
+    pub(super) broken: bool,
+    /// A colon, an equals sign or a full stop stands before it, as after "Tel.".
+    pub(super) labelled: bool,
+    /// What the word after it makes of it.
+    pub(super) amount: Amount,
 }
 
 impl Window<'_> {
@@ -113,6 +128,30 @@ impl Window<'_> {
         let mut gaps = self.groups.iter().skip(1).map(|group| group.gap);
         let first = gaps.next().unwrap_or(Gap::Joined);
         gaps.all(|gap| gap == first).then_some(first)
+    }
+
+    /// Whether it is written like an amount: without plus, parentheses, dashes and slashes.
+    pub(super) fn plain(&self) -> bool {
+        let mut gaps = self.groups.iter().skip(1).map(|group| group.gap);
+        gaps.all(|gap| matches!(gap, Gap::Space | Gap::Dot))
+            && !self
+                .groups
+                .iter()
+                .any(|group| group.plus || group.wrapped())
+    }
+
+    /// Whether it is written like a range, `4000-5000`.
+    pub(super) fn range(&self) -> bool {
+        self.groups.len() == 2 && self.uniform_gap() == Some(Gap::Dash)
+    }
+
+    /// The one gap between all groups apart from line breaks and tabs; `None` when there are no such
+    /// breaks, or the other gaps differ.
+    pub(super) fn broken_gap(&self) -> Option<Gap> {
+        let mut gaps = self.groups.iter().skip(1).map(|group| group.gap);
+        let mut inner = gaps.clone().filter(|gap| *gap != Gap::Break);
+        let first = inner.next().unwrap_or(Gap::Space);
+        (inner.all(|gap| gap == first) && gaps.any(|gap| gap == Gap::Break)).then_some(first)
     }
 
     /// Whether the groups have these lengths.
@@ -176,16 +215,29 @@ fn lead(view: View, start: usize) -> (bool, bool, usize) {
 /// the gap, and whether a parenthesis closes. Without a next digit the gap is `Start`.
 fn separator(view: View, end: usize) -> (usize, Gap, bool) {
     const LONGEST_SEPARATOR: usize = 4;
-    let stop = view.run(end, LONGEST_SEPARATOR, |byte| b" -./()".contains(&byte));
+    let stop = view.run(end, LONGEST_SEPARATOR, |byte| {
+        b" -./()\t\r\n".contains(&byte)
+    });
     let closed = view.at(end) == b')';
     let none = (end, Gap::Start, closed);
     if !view.at(stop).is_ascii_digit() {
         return none;
     }
-    let mut marks = view
-        .slice(end..stop)
-        .bytes()
-        .filter(|byte| !b"()".contains(byte));
+    let written = view.slice(end..stop);
+    if written.contains(['\t', '\n', '\r']) {
+        // A blank line, or two tabs, part more than groups of one number.
+        let breaks = written
+            .replace("\r\n", "\n")
+            .matches(['\t', '\n', '\r'])
+            .count();
+        let other = written.contains(['.', '/', '(', ')']);
+        return if breaks == 1 && !other {
+            (stop, Gap::Break, closed)
+        } else {
+            none
+        };
+    }
+    let mut marks = written.bytes().filter(|byte| !b"()".contains(byte));
     let gap = match (marks.next(), marks.next(), marks.next(), marks.next()) {
         (None, _, _, _) => Gap::Joined,
         (Some(b' '), None, _, _) => Gap::Space,
@@ -204,33 +256,49 @@ fn separator(view: View, end: usize) -> (usize, Gap, bool) {
 pub(super) fn windows(view: View, groups: &[Group], mut see: impl FnMut(&Window)) {
     let mut plus_run = false;
     for (first, group) in groups.iter().enumerate() {
-        if group.gap == Gap::Start {
+        if group.gap.parts() {
             plus_run = group.plus;
         }
         if !starts(view, group) {
             continue;
         }
+        let labelled = matches!(
+            view.slice(0..group.lead).trim_end().bytes().next_back(),
+            Some(b':' | b'=' | b'.')
+        );
         let mut digits = Digits::default();
+        let mut broken = false;
         for (last, member) in groups.iter().enumerate().skip(first) {
             let belongs = last == first || member.gap != Gap::Start;
             if !belongs || digits.len + member.len() > MOST_DIGITS {
                 break;
             }
+            broken |= last > first && member.gap == Gap::Break;
             view.slice(member.start..member.end)
                 .bytes()
                 .for_each(|digit| digits.push(digit));
-            let next = groups.get(last + 1).filter(|next| next.gap != Gap::Start);
+            if digits.len < FEWEST_DIGITS {
+                continue;
+            }
+            let next = groups.get(last + 1).filter(|next| !next.gap.parts());
             let ends = next.map_or_else(|| ends(view, member), |next| next.gap.loose());
-            let crowded = group.gap != Gap::Start || next.is_some();
-            let long = crowded && last - first >= MOST_GROUPS;
-            if digits.len < FEWEST_DIGITS || !ends || long {
+            let crowded = !group.gap.parts() || next.is_some();
+            let long = (crowded || broken) && last - first >= MOST_GROUPS;
+            if !ends || long {
                 continue;
             }
             see(&Window {
                 groups: groups.get(first..=last).unwrap_or(&[]),
                 digits,
                 crowded,
-                inside_plus: plus_run && group.gap != Gap::Start,
+                inside_plus: plus_run && !group.gap.parts(),
+                broken,
+                labelled,
+                amount: if next.is_none() {
+                    units::amount(view, member.end)
+                } else {
+                    Amount::None
+                },
             });
         }
     }
@@ -239,7 +307,7 @@ pub(super) fn windows(view: View, groups: &[Group], mut see: impl FnMut(&Window)
 /// Whether a number can start with this group: nothing is glued to it that makes it part of a
 /// code, a path, an amount or a decimal.
 fn starts(view: View, group: &Group) -> bool {
-    if group.gap != Gap::Start {
+    if !group.gap.parts() {
         return group.gap.loose();
     }
     let Some(before) = view.char_before(group.lead) else {
@@ -255,8 +323,16 @@ fn starts(view: View, group: &Group) -> bool {
         | '≈' => false,
         // An escaped line break in quoted text.
         'n' | 't' | 'r' => further == b'\\',
-        _ => !before.is_alphanumeric() || is_unspaced(before),
+        _ => !before.is_alphanumeric() || is_unspaced(before) || label(view, group.lead),
     }
+}
+
+/// Whether a label is glued to the number that starts at `start`: `Tel0171…`, `SSN219-…`.
+fn label(view: View, start: usize) -> bool {
+    ["ssn", "tel", "phone", "mobile", "fax", "card", "visa"]
+        .iter()
+        .filter_map(|label| Some((label, start.checked_sub(label.len())?)))
+        .any(|(label, first)| view.has(first, label) && !view.word_before(first))
 }
 
 /// Whether a number can end with this group, the last of its run.
@@ -278,7 +354,6 @@ fn ends(view: View, group: &Group) -> bool {
         '.' => !further.is_ascii_digit() && !further.is_ascii_lowercase(),
         ':' | ',' => !further.is_ascii_digit(),
         '_' | '@' | '%' | '€' | '$' | '£' | '¥' | '₹' | '°' | '*' | '^' | '~' => false,
-        ' ' => !unit(view, end + 1),
         _ => !after.is_alphanumeric() || is_unspaced(after),
     }
 }
@@ -286,60 +361,4 @@ fn ends(view: View, group: &Group) -> bool {
 /// Whether an extension (`x12`, `ext. 12`) follows directly.
 fn extension(view: View, at: usize) -> bool {
     (view.has(at, "ext") || view.has(at, "x")) && !view.has(at, "extr")
-}
-
-/// Whether the word at `at` is a unit, which makes the number before it an amount.
-fn unit(view: View, at: usize) -> bool {
-    const UNITS: &[&str] = &[
-        "€",
-        "$",
-        "£",
-        "¥",
-        "%",
-        "°",
-        "eur",
-        "usd",
-        "gbp",
-        "chf",
-        "inr",
-        "jpy",
-        "brl",
-        "km",
-        "kg",
-        "kb",
-        "mb",
-        "gb",
-        "tb",
-        "ms",
-        "ns",
-        "us",
-        "px",
-        "bytes",
-        "byte",
-        "bits",
-        "rows",
-        "items",
-        "tokens",
-        "lines",
-        "records",
-        "requests",
-        "users",
-        "seconds",
-        "sec",
-        "people",
-        "inhabitants",
-        "euros",
-        "dollars",
-        "pounds",
-        "hz",
-        "steps",
-        "points",
-        "views",
-        "downloads",
-        "euro",
-        "einwohner",
-    ];
-    UNITS
-        .iter()
-        .any(|unit| view.has(at, unit) && !view.word_after(at + unit.len()))
 }

@@ -9,6 +9,7 @@ use super::Kind;
 use super::context::{self, Hit};
 use super::digits::push;
 use super::numbers::{Gap, Group, MOST_GROUPS, Window};
+use super::units::{self, Amount};
 
 /// `+` with a country code and a length that country has.
 const INTERNATIONAL: f32 = 0.90;
@@ -16,6 +17,8 @@ const INTERNATIONAL: f32 = 0.90;
 const DIALLED_OUT: f32 = 0.74;
 /// `00` without separators.
 const DIALLED_OUT_BARE: f32 = 0.45;
+/// Formats below this are digits like any others, and a word nearby has to be about a phone.
+const FORMED: f32 = 0.60;
 /// No known grouping, accepted with a word nearby only.
 const UNKNOWN_GROUPING: f32 = 0.32;
 /// What a number loses when other digits stand one space away.
@@ -74,6 +77,7 @@ static FORMATS: &[Format] = &[
     // Spain, Portugal, Poland.
     ("3 3 3", &["6", "7", "9"], 0.55), ("3-3-3", &["6", "7", "9"], 0.64), ("3.3.3", &["6", "9"], 0.45), ("3 2 2 2", &["6", "7", "9"], 0.76),
     ("2 3 2 2", &["91", "93"], 0.72), ("9", &["6", "7", "9"], 0.33),
+    ("3 3 3", &["45", "50", "51", "53", "57", "88"], 0.45),
     // Italy.
     ("3~3~4", &["32", "33", "34", "36", "38", "39"], 0.66), ("3~7", &["32", "33", "34", "36", "38", "39"], 0.66), ("2~8", &["02", "06"], 0.74),
     ("2~4~4", &["02", "06"], 0.76), ("3/7", &["3"], 0.76), ("2/8", &["0"], 0.78), ("3~3~3", &["0"], 0.66),
@@ -126,6 +130,8 @@ fn pack_group(so_far: u64, gap: Gap, wrapped: bool, digits: usize) -> u64 {
         Gap::Joined => 5,
         // `415 - 555 - 0132` is read as if it had no spaces.
         Gap::Wide => 2,
+        // No format goes over it.
+        Gap::Break => 6,
     };
     let digits = u64::try_from(digits.min(15)).unwrap_or(15);
     (so_far << 8) | (gap << 5) | (u64::from(wrapped) << 4) | digits
@@ -184,11 +190,20 @@ pub(super) fn phone(window: &Window, hits: &[Hit], found: &mut Vec<Finding>) {
             dialled_out(window.groups, digits),
         )
     };
+    let measured = window.amount == Amount::Measured && (window.plain() || window.range());
+    if !plus && (measured || amount(window, hits)) {
+        return;
+    }
     let confidence = match known {
         Some(confidence) => confidence,
         None if !plus && unknown_grouping(window, digits, hits) => UNKNOWN_GROUPING,
         None => return,
     };
+    let topic = topic(window, hits, confidence);
+    let counted = window.amount == Amount::Counted && window.plain();
+    if counted && topic & context::LOOSE != 0 {
+        return;
+    }
     let crowded = if window.crowded && !plus {
         CROWDED
     } else {
@@ -200,9 +215,19 @@ pub(super) fn phone(window: &Window, hits: &[Hit], found: &mut Vec<Finding>) {
         Kind::PhoneNumber,
         confidence - crowded - inside,
         hits,
-        context::PHONE,
+        topic,
         found,
     );
+}
+
+/// Which words count for a form of this confidence.
+fn topic(window: &Window, hits: &[Hit], confidence: f32) -> context::Topic {
+    let announced = || context::said(hits, window.start(), window.end(), context::ANNOUNCED);
+    if confidence >= FORMED || announced() {
+        context::PHONE
+    } else {
+        context::PHONE | context::LOOSE
+    }
 }
 
 fn best(one: Option<f32>, other: Option<f32>) -> Option<f32> {
@@ -326,20 +351,33 @@ fn unknown_grouping(window: &Window, digits: &str, hits: &[Hit]) -> bool {
         && !dotted
         && !window.crowded
         && !digits.ends_with("0000")
-        && !dated(window.groups, digits)
-        && context::supported(hits, window.start(), window.end(), context::PHONE)
+        && !units::dated(window.groups, digits)
+        && context::supported(
+            hits,
+            window.start(),
+            window.end(),
+            topic(window, hits, UNKNOWN_GROUPING),
+        )
 }
 
-/// Whether the window starts or ends like a date.
-fn dated(groups: &[Group], digits: &str) -> bool {
-    let length = |place: usize| groups.get(place).map_or(0, Group::len);
-    let century = |text: &str| text.starts_with("19") || text.starts_with("20");
-    let first = length(0) == 4 && century(digits) && length(1) <= 2;
-    let single = groups.len() == 1 && digits.len() >= 8 && century(digits);
-    let last = groups.len() == 3
-        && length(0) <= 2
-        && length(1) <= 2
-        && length(2) == 4
-        && digits.get(digits.len() - 4..).is_some_and(century);
-    first || last || single
+/// Whether the groups are numbers of their own, or one in groups of thousands.
+fn amount(window: &Window, hits: &[Hit]) -> bool {
+    let digits = window.digits.text();
+    let Some((first, rest)) = window.groups.split_first() else {
+        return false;
+    };
+    if rest.is_empty() || digits.starts_with('0') || window.groups.iter().any(Group::wrapped) {
+        return false;
+    }
+    if window.groups.iter().all(|group| group.len() == 4) {
+        return units::several(digits);
+    }
+    let thousands =
+        rest.len() >= 2 && first.len() <= 3 && rest.iter().all(|group| group.len() == 3);
+    let written = matches!(window.uniform_gap(), Some(Gap::Space | Gap::Dot));
+    // Nine digits in threes are a number of Spain or Poland as well, by how they start.
+    let national = first.len() == 3 && national(window.groups, digits).is_some();
+    let (start, end) = (window.start(), window.end());
+    let labelled = window.labelled && context::adjacent(hits, start, end, context::PHONE);
+    thousands && written && !national && !labelled
 }

@@ -51,6 +51,9 @@ pub(super) struct Shape {
     alphabet: Alphabet,
     least: usize,
     most: usize,
+    /// The length all keys of this kind have, 0 where there is none: at this length the prefix says
+    /// enough, and the body may happen to have no digit.
+    usual: usize,
     /// The prefix is no part of the secret and stays (the host of a webhook).
     keep: bool,
 }
@@ -61,7 +64,16 @@ const fn open(prefix: &'static str, alphabet: Alphabet, least: usize) -> Shape {
         alphabet,
         least,
         most: usize::MAX,
+        usual: 0,
         keep: false,
+    }
+}
+
+/// As [`open`], for a provider whose keys of today all have one length.
+const fn usual(prefix: &'static str, alphabet: Alphabet, least: usize, usual: usize) -> Shape {
+    Shape {
+        usual,
+        ..open(prefix, alphabet, least)
     }
 }
 
@@ -71,6 +83,7 @@ const fn exact(prefix: &'static str, alphabet: Alphabet, length: usize) -> Shape
         alphabet,
         least: length,
         most: length,
+        usual: length,
         keep: false,
     }
 }
@@ -81,37 +94,38 @@ const fn webhook(prefix: &'static str) -> Shape {
         alphabet: Alphabet::Path,
         least: 24,
         most: usize::MAX,
+        usual: 0,
         keep: true,
     }
 }
 
-/// The shape of this proxy's own client tokens; short ones are accepted because the length is
-/// not part of what identifies them.
-const OWN_PREFIX: &str = "ibx_";
+/// What this product's own tokens start with, as in `auth::pat`. An identifier and a secret follow,
+/// 80 characters; a token cut short is one that somebody pasted badly.
+const OWN_PREFIX: &str = "ibex_pat_";
 
 pub(super) static SHAPES: &[Shape] = &[
-    open(OWN_PREFIX, Alphabet::Alnum, 8),
+    usual(OWN_PREFIX, Alphabet::UrlSafe, 8, 80),
     // OpenAI, Anthropic, OpenRouter and other model providers.
     open("sk-proj-", Alphabet::UrlSafe, 20),
     open("sk-svcacct-", Alphabet::UrlSafe, 20),
     open("sk-admin-", Alphabet::UrlSafe, 20),
     open("sk-ant-", Alphabet::UrlSafe, 20),
     open("sk-or-v1-", Alphabet::Hex, 32),
-    open("sk-", Alphabet::UrlSafe, 20),
-    open("gsk_", Alphabet::Alnum, 30),
-    open("xai-", Alphabet::UrlSafe, 40),
-    open("pplx-", Alphabet::Alnum, 32),
-    open("r8_", Alphabet::Alnum, 30),
-    open("hf_", Alphabet::Alnum, 30),
+    usual("sk-", Alphabet::UrlSafe, 20, 48),
+    usual("gsk_", Alphabet::Alnum, 30, 52),
+    usual("xai-", Alphabet::UrlSafe, 40, 80),
+    usual("pplx-", Alphabet::Alnum, 32, 48),
+    usual("r8_", Alphabet::Alnum, 30, 37),
+    usual("hf_", Alphabet::Alnum, 30, 34),
     open("nvapi-", Alphabet::UrlSafe, 40),
     open("tvly-", Alphabet::UrlSafe, 20),
     // Amazon, Google, DigitalOcean, Databricks, Supabase, Vault, Grafana, Tailscale.
     exact("AKIA", Alphabet::Upper, 16),
     exact("ASIA", Alphabet::Upper, 16),
     exact("ABIA", Alphabet::Upper, 16),
-    open("AIza", Alphabet::UrlSafe, 33),
+    usual("AIza", Alphabet::UrlSafe, 33, 35),
     open("ya29.", Alphabet::Dotted, 24),
-    open("GOCSPX-", Alphabet::UrlSafe, 20),
+    usual("GOCSPX-", Alphabet::UrlSafe, 20, 28),
     open("dop_v1_", Alphabet::Hex, 40),
     open("doo_v1_", Alphabet::Hex, 40),
     open("dor_v1_", Alphabet::Hex, 40),
@@ -121,19 +135,19 @@ pub(super) static SHAPES: &[Shape] = &[
     open("glsa_", Alphabet::Word, 32),
     open("tskey-", Alphabet::UrlSafe, 20),
     // GitHub, GitLab, Docker, Atlassian, package registries.
-    open("ghp_", Alphabet::Alnum, 30),
-    open("gho_", Alphabet::Alnum, 30),
-    open("ghu_", Alphabet::Alnum, 30),
-    open("ghs_", Alphabet::Alnum, 30),
-    open("ghr_", Alphabet::Alnum, 30),
-    open("github_pat_", Alphabet::Word, 22),
-    open("glpat-", Alphabet::UrlSafe, 20),
-    open("glrt-", Alphabet::UrlSafe, 20),
-    open("gldt-", Alphabet::UrlSafe, 20),
-    open("glptt-", Alphabet::UrlSafe, 20),
-    open("dckr_pat_", Alphabet::UrlSafe, 20),
+    usual("ghp_", Alphabet::Alnum, 30, 36),
+    usual("gho_", Alphabet::Alnum, 30, 36),
+    usual("ghu_", Alphabet::Alnum, 30, 36),
+    usual("ghs_", Alphabet::Alnum, 30, 36),
+    usual("ghr_", Alphabet::Alnum, 30, 36),
+    usual("github_pat_", Alphabet::Word, 22, 82),
+    usual("glpat-", Alphabet::UrlSafe, 20, 20),
+    usual("glrt-", Alphabet::UrlSafe, 20, 20),
+    usual("gldt-", Alphabet::UrlSafe, 20, 20),
+    usual("glptt-", Alphabet::UrlSafe, 20, 40),
+    usual("dckr_pat_", Alphabet::UrlSafe, 20, 27),
     open("ATATT3x", Alphabet::Base64, 40),
-    open("npm_", Alphabet::Alnum, 30),
+    usual("npm_", Alphabet::Alnum, 30, 36),
     open("pypi-", Alphabet::UrlSafe, 40),
     open("rubygems_", Alphabet::Hex, 40),
     // Slack, Discord, Linear, Notion, Figma, Postman.
@@ -147,22 +161,22 @@ pub(super) static SHAPES: &[Shape] = &[
     open("xapp-", Alphabet::UrlSafe, 20),
     webhook("hooks.slack.com/services/"),
     webhook("discord.com/api/webhooks/"),
-    open("lin_api_", Alphabet::Alnum, 30),
-    open("ntn_", Alphabet::Alnum, 30),
+    usual("lin_api_", Alphabet::Alnum, 30, 40),
+    usual("ntn_", Alphabet::Alnum, 30, 46),
     open("figd_", Alphabet::UrlSafe, 20),
     open("PMAK-", Alphabet::UrlSafe, 30),
     // Stripe, Shopify, Square, SendGrid, Mailgun, Twilio, Sentry.
-    open("sk_live_", Alphabet::Alnum, 16),
-    open("sk_test_", Alphabet::Alnum, 16),
-    open("rk_live_", Alphabet::Alnum, 16),
-    open("rk_test_", Alphabet::Alnum, 16),
-    open("whsec_", Alphabet::Base64, 16),
+    usual("sk_live_", Alphabet::Alnum, 16, 24),
+    usual("sk_test_", Alphabet::Alnum, 16, 24),
+    usual("rk_live_", Alphabet::Alnum, 16, 24),
+    usual("rk_test_", Alphabet::Alnum, 16, 24),
+    usual("whsec_", Alphabet::Base64, 16, 32),
     open("shpat_", Alphabet::Hex, 32),
     open("shpss_", Alphabet::Hex, 32),
     open("shpca_", Alphabet::Hex, 32),
-    open("sq0atp-", Alphabet::UrlSafe, 20),
+    usual("sq0atp-", Alphabet::UrlSafe, 20, 22),
     open("sq0csp-", Alphabet::UrlSafe, 30),
-    open("SG.", Alphabet::Dotted, 40),
+    usual("SG.", Alphabet::Dotted, 40, 66),
     exact("key-", Alphabet::Hex, 32),
     exact("SK", Alphabet::Hex, 32),
     exact("AC", Alphabet::Hex, 32),
@@ -187,9 +201,7 @@ pub(super) fn prefixed(
     }
     let body = view.slice(end..stop).trim_end_matches(['.', '/']);
     let stop = end + body.len();
-    let mixed = body.bytes().any(|byte| byte.is_ascii_digit())
-        && body.bytes().any(|byte| byte.is_ascii_alphabetic());
-    if !mixed
+    if !made(body, shape)
         || !(shape.least..=shape.most).contains(&body.len())
         || (shape.most < usize::MAX && view.word_after(stop))
     {
@@ -202,6 +214,60 @@ pub(super) fn prefixed(
         range: start..stop,
         confidence,
     });
+}
+
+/// Whether a body is made by a machine: it has letters and digits, or letters alone at the length
+/// the provider's keys have, or letters that no words consist of.
+fn made(body: &str, shape: &Shape) -> bool {
+    let letters = body.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let digits = body.bytes().any(|byte| byte.is_ascii_digit());
+    letters && (digits || (body.len() == shape.usual && varied(body)) || jumbled(body))
+}
+
+/// Whether a body has more than a few different characters, unlike `xxxxxxxx`.
+fn varied(body: &str) -> bool {
+    const FEWEST: u32 = 8;
+    let seen = body
+        .bytes()
+        .fold(0_u128, |seen, byte| seen | 1 << (byte & 127));
+    seen.count_ones() >= FEWEST
+}
+
+/// Whether letters change between large and small too often for words joined `LikeThis`.
+pub(super) fn jumbled(body: &str) -> bool {
+    const SHORTEST: usize = 16;
+    body.split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|part| part.len() >= SHORTEST)
+        .any(|part| {
+            let cases = || part.bytes().map(|byte| byte.is_ascii_uppercase());
+            let changes = cases()
+                .zip(cases().skip(1))
+                .filter(|(one, next)| one != next);
+            3 * changes.count() >= part.len() && varied(part)
+        })
+}
+
+/// Whether what stands right after "secret" or "token" can only be one: as long as an AWS secret,
+/// or without anything that joins words.
+pub(super) fn bare(view: View, at: usize) -> bool {
+    const AWS_SECRET: usize = 40;
+    const SHORTEST: usize = 20;
+    const SHORTEST_HEX: usize = 32;
+    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let end = view.run(at, usize::MAX, base64);
+    let word = view.slice(at..end);
+    let has = |wanted: fn(&u8) -> bool| word.bytes().any(|byte| wanted(&byte));
+    let cases = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+    let plain = !word.contains(['+', '/', '=']);
+    let machine =
+        (mixed && cases) || jumbled(word) || (mixed && plain && word.len() >= SHORTEST_HEX);
+    let length = if plain {
+        word.len() >= SHORTEST
+    } else {
+        word.len() == AWS_SECRET && !word.starts_with('/')
+    };
+    machine && length && !view.word_after(end) && !matches!(view.at(end), b'-' | b'_')
 }
 
 /// Whether a key may start here: not in the middle of a word or of a run of the same alphabet

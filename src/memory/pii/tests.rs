@@ -334,6 +334,11 @@ fn hostile_texts_are_read_to_the_end() {
         "４",
         "+1(",
         "://a:",
+        "4111\t",
+        "1 \n",
+        "①",
+        "token a1",
+        "\u{e0061}",
     ] {
         let text = piece.repeat(3_000);
         in_order(&text, &find(&text));
@@ -375,7 +380,7 @@ fn pieces() -> impl Strategy<Value = String> {
             "219-09-9999", "93.184.216.34", "2a01:4f8::1", "https://u:pw1@h.example/?token=abc123def456", "password: Abc123!",
             "password is ", "Bearer ", "token=", "phone ", "call ", "order ", "ip ", "version ", "card ", "電話", "密码是", "tel. ", "(at)", "[dot]",
             "[PHONE_NUMBER]", "[API_KEY]", "[", "]", "://", "@", ":", "::", "%40", "\"", "-----BEGIN RSA PRIVATE KEY-----\n", "-----END RSA PRIVATE KEY-----",
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJmYWtlIn0.abc", "ibx_abc123def456", "\u{200b}", "４１５", "\u{2011}", "\u{a0}", "ü", "é", "🙂", "+", "(", ")",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJmYWtlIn0.abc", "ibex_pat_abc123def456", "\u{200b}", "４１５", "\u{2011}", "\u{a0}", "ü", "é", "🙂", "\n", "\t", "①", "²", "\u{34f}", "2023 ", " mAh", "1 234 567", " pages", "+", "(", ")",
         ]).prop_map(str::to_owned),
         3 => "[ .,:;/()@+=_-]{1,2}",
         3 => "[0-9]{1,9}",

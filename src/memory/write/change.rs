@@ -2,26 +2,30 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::auth::{Principal, ReviewRight};
 use crate::error::{ApiError, Code, FieldError};
 use crate::ids::MemoryId;
-use crate::memory::{Memory, PartitionKey, Status};
+use crate::memory::{Category, Memory, PartitionKey, Status};
 use crate::store::StoreError;
 
 use super::batch::Change;
-use super::{Batch, Candidate, WriteError, WriteOutcome, Written, redact_pii, refine, validate};
+use super::{
+    Batch, Candidate, WriteError, WriteOutcome, Written, keep, redact_pii, refine, validate,
+};
 
-/// How often an edit that names no revision is tried again when the memory changed under it.
-const ATTEMPTS: usize = 4;
+/// How often an edit that names no revision is tried again when the memory changed under it. In this process they wait for each other;
+/// what is left are votes, and other processes.
+const ATTEMPTS: usize = 16;
 
 /// Why a memory was not changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ChangeError {
     /// There is none, or not for this principal.
-    #[error("no such memory")]
+    #[error("no such resource")]
     Missing,
     /// It is not in a state in which it can be changed so.
     #[error("a memory that is {} cannot be changed", .0.as_str())]
@@ -81,6 +85,7 @@ pub async fn edit(
     id: MemoryId,
     patch: &RawValue,
 ) -> Result<Arc<Written>, ChangeError> {
+    let _turn = app.turns.of_memory(id).await;
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
@@ -109,8 +114,19 @@ async fn changed(app: &App, before: &Memory, after: Memory) -> WriteOutcome {
     }
     // The text as it would be stored decides: an address that is redacted to what stands there already changes nothing.
     let forgets = candidate.memory.content != before.content;
+    let says_more = forgets || states(before) != states(&candidate.memory);
     let change = Change { read_at, forgets };
-    first(refine(app, Batch::of_change(candidate, change), None).await)
+    let batch = Batch::of_change(candidate, change);
+    // A note on a memory is no statement: it needs no vector, and settles no question anew.
+    first(match says_more {
+        true => refine(app, batch, None).await,
+        false => keep(app, batch, None).await,
+    })
+}
+
+/// What a memory states besides its text: when it holds, and of what kind it is.
+fn states(memory: &Memory) -> (Timestamp, Option<Timestamp>, Category) {
+    (memory.valid_from, memory.valid_until, memory.category())
 }
 
 /// Lets a memory out of review as it is: somebody has looked at it. It is compared with the others as if it were written now.

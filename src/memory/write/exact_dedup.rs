@@ -10,6 +10,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::app::App;
 use crate::ids::MemoryId;
+use crate::memory::pii::is_invisible;
 use crate::memory::{Memory, PartitionKey, Source, Status};
 use crate::store::StoreError;
 
@@ -32,11 +33,6 @@ pub fn content_hash(content: &str) -> [u8; 32] {
         hasher.update(word.as_bytes());
     }
     hasher.finalize().into()
-}
-
-/// Zero-width and direction characters.
-pub(super) const fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 pub(super) async fn stage(app: &App, batch: &mut Batch) {
@@ -81,21 +77,23 @@ async fn existing(app: &App, memory: &Memory) -> Result<Option<MemoryId>, StoreE
     if memory.status != Status::Active {
         return Ok(None);
     }
-    let found = app
-        .store
-        .memory_by_hash(&memory.partition, memory.content_hash);
-    Ok(found.await?.filter(|id| *id != memory.id))
+    app.store.duplicate_of(memory).await
 }
 
-/// Whether nobody asked for this text to be written, and somebody had it forgotten.
+/// Whether nobody asked for this text to be written, and somebody had it forgotten. An extractor may keep the full stop or leave it.
 async fn is_buried(app: &App, memory: &Memory) -> Result<bool, StoreError> {
     if memory.source.kind != Source::CAPTURE {
         return Ok(false);
     }
-    let asked = app
-        .store
-        .is_tombstoned(&memory.partition, memory.content_hash);
-    asked.await
+    const STOPS: [char; 6] = ['.', '!', '?', '\u{3002}', '\u{ff01}', '\u{ff1f}'];
+    let bare = memory.content.trim().trim_end_matches(STOPS);
+    let stopped = ["", ".", "!", "\u{3002}"].map(|stop| content_hash(&format!("{bare}{stop}")));
+    for hash in std::iter::once(memory.content_hash).chain(stopped) {
+        if app.store.is_tombstoned(&memory.partition, hash).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A repeated write is a use of the memory. Telemetry, so it does not hold up the answer.

@@ -18,6 +18,7 @@ mod persist;
 mod after_commit;
 mod batch;
 mod change;
+mod turns;
 pub mod idempotency;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use exact_dedup::content_hash;
 use idempotency::Claim;
 pub use near_dedup::Similar;
 pub use redact_pii::Redaction;
+pub use turns::Turns;
 pub use validate::{ListItem, faults, objects};
 
 /// Why a memory was not stored.
@@ -174,8 +176,14 @@ async fn write_all(
 async fn refine(app: &App, mut batch: Batch, claim: Option<&Claim<'_>>) -> Vec<WriteOutcome> {
     exact_dedup::stage(app, &mut batch).await;
     embed::stage(app, &mut batch).await;
+    let _turn = app.turns.of_statements(&mut batch).await;
     near_dedup::stage(app, &mut batch).await;
     conflict::stage(app, &mut batch).await;
+    keep(app, batch, claim).await
+}
+
+/// The last stages, which all there is passes.
+async fn keep(app: &App, mut batch: Batch, claim: Option<&Claim<'_>>) -> Vec<WriteOutcome> {
     persist::stage(app, &mut batch, claim).await;
     after_commit::stage(app, &mut batch).await;
     let outcomes = batch.finish();

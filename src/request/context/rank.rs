@@ -220,19 +220,33 @@ fn set_values(ranked: &mut [Ranked]) {
     }
 }
 
-/// Excludes candidates that say what a better one says: the same content, or the same words.
+/// What was said already: the same content, or the same words.
+#[derive(Debug, Default)]
+pub struct Said {
+    hashes: HashSet<[u8; 32], RandomState>,
+    texts: HashSet<u64, RandomState>,
+    hasher: RandomState,
+    text: String,
+}
+
+impl Said {
+    /// Whether nothing before says what `memory` says; from now on it is said.
+    pub fn is_news(&mut self, memory: &Memory) -> bool {
+        let new_hash = self.hashes.insert(memory.content_hash);
+        words(&memory.content, &mut self.text);
+        let new_text = self.texts.insert(self.hasher.hash_one(&self.text));
+        new_hash && new_text
+    }
+}
+
+/// Excludes candidates that say what a better one says.
 fn exclude_repeats(ranked: &mut [Ranked]) {
-    let mut hashes: HashSet<[u8; 32], RandomState> = HashSet::default();
-    let mut texts: HashSet<u64, RandomState> = HashSet::default();
-    let (hasher, mut text) = (RandomState::default(), String::new());
+    let mut said = Said::default();
     for candidate in ranked
         .iter_mut()
         .filter(|candidate| candidate.excluded.is_none())
     {
-        let new_hash = hashes.insert(candidate.memory.content_hash);
-        words(&candidate.memory.content, &mut text);
-        let new_text = texts.insert(hasher.hash_one(&text));
-        if !(new_hash && new_text) {
+        if !said.is_news(&candidate.memory) {
             candidate.excluded = Some(Exclusion::Duplicate);
         }
     }

@@ -44,7 +44,8 @@ async fn patch_one(
         Status::Quarantined => StatusCode::ACCEPTED,
         Status::Active | Status::Superseded | Status::Forgotten => StatusCode::OK,
     };
-    Ok(asked.answer(app, status, &WrittenView::of(&written)))
+    let view = WrittenView::of(&written).for_principal(asked.principal());
+    Ok(asked.answer(app, status, &view))
 }
 
 #[derive(Deserialize)]
@@ -86,7 +87,8 @@ async fn vote_on(
     let voted = app.store.vote(&partitions, id, useful, now).await;
     let memory = voted.map_err(|e| store_failed(&e))?.ok_or_else(absent)?;
     app.metrics.memory_write("voted");
-    let answer = asked.answer(app, StatusCode::OK, &MemoryView::of(&memory));
+    let view = MemoryView::of(&memory).for_principal(asked.principal());
+    let answer = asked.answer(app, StatusCode::OK, &view);
     app.index.upsert(memory);
     Ok(answer)
 }

@@ -25,7 +25,7 @@ use crate::telemetry::Trail;
 
 use super::chat::apart;
 use super::json::{Asked, ask, invalid, told};
-use view::{Results, WrittenView};
+use view::{Noticed, Results, WrittenView};
 
 pub(super) use change::{feedback, forget, patch};
 pub(super) use list::{get, list};
@@ -83,6 +83,10 @@ struct BatchResult<'a> {
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<MemoryId>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    supersedes: &'a [MemoryId],
+    #[serde(flatten)]
+    noticed: Option<Noticed<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorBody<'a>>,
 }
@@ -117,11 +121,15 @@ async fn create_many(app: &App, request: Request, trail: &mut Trail) -> Result<R
             Ok(written) => BatchResult {
                 status: status_of(written).as_u16(),
                 id: Some(written.memory.id),
+                supersedes: &written.memory.supersedes,
+                noticed: Some(Noticed::of(written)),
                 error: None,
             },
             Err(error) => BatchResult {
                 status: error.code.status().as_u16(),
                 id: None,
+                supersedes: &[],
+                noticed: None,
                 error: Some(error.body(None, None)),
             },
         })

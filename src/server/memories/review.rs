@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::app::App;
-use crate::auth::{Permissions, ReviewRight};
+use crate::auth::{Permissions, Principal, ReviewRight};
 use crate::error::{ApiError, Code};
 use crate::ids::{EscalationId, MemoryId};
 use crate::memory::PartitionKey;
@@ -33,6 +33,8 @@ struct PageQuery<Id> {
 /// Rows of a page, and the most.
 const PAGE: usize = 20;
 const GREATEST_PAGE: usize = 100;
+/// Users whose waiting things are looked through at once; others come up as these are settled.
+const MOST_PARTITIONS: usize = 256;
 
 async fn ask_to_review(
     app: &App,
@@ -43,6 +45,20 @@ async fn ask_to_review(
     let asked = ask(app, &head, body, Permissions::MEMORY_REVIEW, trail).await?;
     let right = asked.principal().review().ok_or_else(absent)?;
     Ok((asked, head, right))
+}
+
+/// What a reviewer looks through: what they read, and for one who may act for any user and names none, whatever waits of any user.
+async fn reviewed(app: &App, who: &Principal) -> Result<Vec<PartitionKey>, ApiError> {
+    let scope = who.scope();
+    let mut partitions = PartitionKey::for_read(scope).to_vec();
+    if scope.user().is_none() && who.may(Permissions::ACT_FOR_USER) {
+        let waiting = app
+            .store
+            .waiting_partitions(scope.org(), scope.agent(), MOST_PARTITIONS);
+        let waiting = waiting.await.map_err(|e| store_failed(&e))?;
+        partitions.extend(waiting.into_iter().filter(|p| p.user.is_some()));
+    }
+    Ok(partitions)
 }
 
 pub(in crate::server) async fn quarantine(State(app): State<App>, request: Request) -> Response {
@@ -64,7 +80,7 @@ async fn held_back(app: &App, request: Request, trail: &mut Trail) -> Result<Res
         limit: limit_of(page.limit, PAGE, GREATEST_PAGE)?,
         matching: Matching::default(),
     };
-    let partitions = PartitionKey::for_read(asked.principal().scope());
+    let partitions = reviewed(app, asked.principal()).await?;
     let page = app.store.list_memories(&partitions, filter).await;
     let page = page.map_err(|e| store_failed(&e))?;
     let mut reasons: Vec<Option<Box<RawValue>>> = Vec::with_capacity(page.memories.len());
@@ -136,7 +152,7 @@ async fn open_pairs(app: &App, request: Request, trail: &mut Trail) -> Result<Re
     let (asked, head, _) = ask_to_review(app, request, trail).await?;
     let page: PageQuery<EscalationId> = query(&head)?;
     let limit = limit_of(page.limit, PAGE, GREATEST_PAGE)?;
-    let partitions = PartitionKey::for_read(asked.principal().scope());
+    let partitions = reviewed(app, asked.principal()).await?;
     let found = app.store.escalations(&partitions, page.after, limit + 1);
     let mut found: Vec<Escalation> = found.await.map_err(|e| store_failed(&e))?;
     let has_more = found.len() > limit;
@@ -179,7 +195,7 @@ async fn newest_letters(
 ) -> Result<Response, ApiError> {
     let (asked, head, _) = ask_to_review(app, request, trail).await?;
     let limit = limit_of(query::<LetterQuery>(&head)?.limit, PAGE, GREATEST_PAGE)?;
-    let partitions = PartitionKey::for_read(asked.principal().scope());
+    let partitions = reviewed(app, asked.principal()).await?;
     let letters = app.store.dead_letters(&partitions, limit).await;
     let letters = letters.map_err(|e| store_failed(&e))?;
     let dead_letters = letters.iter().map(LetterView::of).collect();
@@ -189,7 +205,8 @@ async fn newest_letters(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    /// What the newer one is to the older one; `null` for nothing.
+    /// What the newer one is to the older one; `null` for nothing, which has to be said.
+    #[serde(deserialize_with = "Option::deserialize")]
     relation: Option<Relation>,
 }
 

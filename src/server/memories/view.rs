@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::auth::{Permissions, Principal};
 use crate::ids::{EscalationId, MemoryId, UserId};
 use crate::memory::search::standing;
 use crate::memory::write::{Redaction, Written};
@@ -18,7 +19,9 @@ pub(super) struct MemoryView<'a> {
     pub(super) status: Status,
     pub(super) category: Category,
     pub(super) labels: &'a [Label],
-    pub(super) content: &'a str,
+    /// Not for those who may write and not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<&'a str>,
     pub(super) confidence: f32,
     pub(super) user_id: Option<&'a UserId>,
     pub(super) valid_from: Timestamp,
@@ -43,7 +46,7 @@ impl<'a> MemoryView<'a> {
             status: memory.status,
             category: memory.category(),
             labels: &memory.labels,
-            content: &memory.content,
+            content: Some(&memory.content),
             confidence: memory.confidence,
             user_id: memory.partition.user.as_ref(),
             valid_from: memory.valid_from,
@@ -65,6 +68,20 @@ impl<'a> MemoryView<'a> {
     }
 }
 
+impl MemoryView<'_> {
+    /// The same for `who`: somebody who may change a memory without reading it is not told what it says.
+    pub(super) fn for_principal(self, who: &Principal) -> Self {
+        if who.may(Permissions::MEMORY_READ) {
+            return self;
+        }
+        Self {
+            content: None,
+            metadata: None,
+            ..self
+        }
+    }
+}
+
 /// How a memory was voted on.
 #[derive(Serialize)]
 pub(super) struct Votes {
@@ -77,6 +94,13 @@ pub(super) struct Votes {
 pub(super) struct WrittenView<'a> {
     #[serde(flatten)]
     memory: MemoryView<'a>,
+    #[serde(flatten)]
+    noticed: Noticed<'a>,
+}
+
+/// What the refinery noticed about a memory that was written.
+#[derive(Serialize)]
+pub(super) struct Noticed<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     redactions: &'a [Redaction],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -94,12 +118,28 @@ struct SimilarView {
 
 impl<'a> WrittenView<'a> {
     pub(super) fn of(written: &'a Written) -> Self {
+        Self {
+            memory: MemoryView::of(&written.memory),
+            noticed: Noticed::of(written),
+        }
+    }
+
+    /// The same for `who`, as [`MemoryView::for_principal`].
+    pub(super) fn for_principal(self, who: &Principal) -> Self {
+        Self {
+            memory: self.memory.for_principal(who),
+            ..self
+        }
+    }
+}
+
+impl<'a> Noticed<'a> {
+    pub(super) fn of(written: &'a Written) -> Self {
         let similar = written.similar.iter().map(|similar| SimilarView {
             id: similar.id(),
             similarity: similar.similarity,
         });
         Self {
-            memory: MemoryView::of(&written.memory),
             redactions: &written.redactions,
             similar_memories: similar.collect(),
             undecided: &written.undecided,

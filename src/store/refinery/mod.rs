@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{DeadLetter, StoreError};
-use crate::ids::{EscalationId, MemoryId};
+use crate::ids::{AgentId, EscalationId, MemoryId, OrgId};
 use crate::memory::{Memory, PartitionKey};
 
 pub use ledger::{LedgerEntry, LedgerKey, LedgerMember, LedgerOutcome, LedgerRow};
@@ -172,6 +172,14 @@ pub trait RefineryStore: Send + Sync {
         partitions: &[PartitionKey],
         most: usize,
     ) -> Result<Vec<DeadLetter>, StoreError>;
+    /// The partitions of an agent, at most `most`, in which something waits for a person: a memory, a pair, or a turn that could not be
+    /// captured.
+    async fn waiting_partitions(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        most: usize,
+    ) -> Result<Vec<PartitionKey>, StoreError>;
     /// Deletes at most `most` dead letters from before a time; answers how many.
     async fn prune_dead_letters(&self, before: Timestamp, most: usize) -> Result<u64, StoreError>;
     /// The keyed write that was committed at `since` or later under this key.

@@ -54,11 +54,7 @@ impl MemoryStore for Recording {
         )])
     }
 
-    async fn memory_by_hash(
-        &self,
-        _: &PartitionKey,
-        _: [u8; 32],
-    ) -> Result<Option<MemoryId>, StoreError> {
+    async fn duplicate_of(&self, _: &Memory) -> Result<Option<MemoryId>, StoreError> {
         unreachable!("a chat looks nothing up by its hash")
     }
 

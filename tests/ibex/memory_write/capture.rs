@@ -275,3 +275,75 @@ async fn two_hundred_turns_of_quoting_store_no_envelope_and_no_duplicate() {
         "{found:?}"
     );
 }
+
+#[tokio::test]
+async fn what_users_say_of_themselves_stays_theirs() {
+    let (app, _upstream) = capturing(CaptureScope::Agent).await;
+    let users = ["ann", "bob"].map(|user| app.client().header("x-ibex-user-id", user));
+    for (user, town) in users.iter().zip(["Porto", "Lisbon"]) {
+        say(
+            user,
+            &format!("Remember that I live in {town}. Remember that the pump of {town} is broken."),
+        )
+        .await;
+    }
+    settled(&app, &ENDS, 2).await;
+    for (user, town) in users.iter().zip(["Porto", "Lisbon"]) {
+        let mut seen = contents(user).await;
+        seen.sort();
+        let own = format!("I live in {town}.");
+        assert_eq!(
+            seen,
+            [
+                own.as_str(),
+                "the pump of Lisbon is broken.",
+                "the pump of Porto is broken."
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_was_forgotten_is_not_captured_with_another_full_stop() {
+    let (app, _upstream) = capturing(CaptureScope::User).await;
+    let ann = app.client().header("x-ibex-user-id", "ann");
+    let written = ann
+        .post("/v1/memories", &json!({"content": "Vera collects stamps"}))
+        .await
+        .json();
+    let id = written["id"].as_str().unwrap();
+    assert_eq!(
+        ann.delete(&format!("/v1/memories/{id}")).await.status,
+        StatusCode::NO_CONTENT
+    );
+    say(&ann, "Remember that Vera collects stamps.").await;
+    settled(&app, &ENDS, 1).await;
+    assert!(contents(&ann).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_reviewer_sees_what_waits_of_any_user() {
+    let edit = |config: &mut Config| {
+        patient(config);
+        config.memory.pii.uncertain = ibex::config::Uncertain::Quarantine;
+    };
+    let app = TestApp::with("http://127.0.0.1:9/v1", edit, Overrides::default()).await;
+    let ann = app.client().header("x-ibex-user-id", "ann");
+    let body = json!({"content": super::refinery::DOUBTFUL});
+    let held = ann.post("/v1/memories", &body).await;
+    assert_eq!(held.status, StatusCode::ACCEPTED, "{held:?}");
+    let waiting = app.client().get("/v1/memories/quarantine").await.json();
+    assert_eq!(waiting["memories"][0]["user_id"], "ann");
+    let bob = app.client().header("x-ibex-user-id", "bob");
+    assert_eq!(
+        bob.get("/v1/memories/quarantine").await.json()["memories"],
+        json!([])
+    );
+    let narrow = Permissions::MEMORY_READ.with(Permissions::MEMORY_REVIEW);
+    let narrow = app.mint(app.org, None, None, narrow).await;
+    let narrow = app.client_with(&narrow, Some(app.agent));
+    assert_eq!(
+        narrow.get("/v1/memories/quarantine").await.json()["memories"],
+        json!([])
+    );
+}

@@ -369,3 +369,61 @@ async fn weights_are_for_those_who_may() {
     let refused = reader.post("/v1/memories/search", &weights(1.0, 0.0)).await;
     assert_eq!(refused.code(), "INSUFFICIENT_PERMISSIONS");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_name_no_revision_wait_for_each_other() {
+    let app = service().await;
+    let client = app.client();
+    let id = create(&client, &json!({"content": "The pump is blue."})).await;
+    let changes = (0..24).map(async |i| patch(&client, &id, &json!({"metadata": {"i": i}})).await);
+    for answer in futures_util::future::join_all(changes).await {
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_text_is_the_newest_statement() {
+    let app = service().await;
+    let client = app.client();
+    let edited = create(&client, &json!({"content": "A note about Ben for later."})).await;
+    let older = create(&client, &json!({"content": "Ben lives in Faro."})).await;
+    let answer = patch(&client, &edited, &json!({"content": "Ben lives in Oslo."})).await;
+    let memory = answer.json();
+    assert_eq!(
+        (&memory["status"], &memory["supersedes"]),
+        (&json!("active"), &json!([older]))
+    );
+    let refused = patch(&client, &edited, &json!({"valid_from": null})).await;
+    assert_eq!(
+        refused.json()["error"]["field_errors"][0]["field"],
+        "valid_from"
+    );
+}
+
+#[tokio::test]
+async fn who_may_write_and_not_read_is_told_no_text() {
+    let app = service().await;
+    let id = create(
+        &app.client(),
+        &json!({"content": "The vault code is in the safe.", "metadata": {"a": 1}}),
+    )
+    .await;
+    let writes = Permissions::MEMORY_WRITE.with(Permissions::MEMORY_WRITE_SHARED);
+    let writer = app.mint(app.org, None, None, writes).await;
+    let writer = app.client_with(&writer, Some(app.agent));
+    let changed = patch(&writer, &id, &json!({"pinned": true})).await;
+    let voted = writer
+        .post(
+            &format!("/v1/memories/{id}/feedback"),
+            &json!({"vote": "useful"}),
+        )
+        .await;
+    for answer in [changed, voted] {
+        assert_eq!(
+            (answer.status, &answer.json()["id"]),
+            (StatusCode::OK, &json!(id))
+        );
+        assert!(!String::from_utf8_lossy(&answer.body).contains("vault"));
+        assert_eq!(answer.json()["metadata"], Value::Null);
+    }
+}

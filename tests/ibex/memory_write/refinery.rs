@@ -103,7 +103,7 @@ async fn what_is_allowed_is_left_and_what_is_off_is_not_looked_for() {
     assert_eq!(answer.json()["content"], text);
 }
 
-const DOUBTFUL: &str = "Text 07700900456 to confirm the visit.";
+pub(super) const DOUBTFUL: &str = "Text 07700900456 to confirm the visit.";
 
 #[tokio::test]
 async fn an_uncertain_finding_waits_for_review_and_is_retrieved_by_nobody() {
@@ -496,4 +496,152 @@ async fn methods_that_are_not_there_are_told() {
         .send(Method::PUT, "/v1/memories/quarantine", bytes::Bytes::new())
         .await;
     assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// The store's unique index knows equal texts alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_at_the_same_time_see_what_the_other_one_states() {
+    let app = service().await;
+    for round in 0..8 {
+        let client = app
+            .client()
+            .header("x-ibex-user-id", &format!("user-{round}"));
+        let towns = ["Porto", "Lisbon", "Faro", "Braga"];
+        let state = async |town: &str| {
+            write(
+                &client,
+                &json!({"content": format!("Otto lives in {town}.")}),
+            )
+            .await
+        };
+        let answers = futures_util::future::join_all(towns.map(state)).await;
+        assert!(answers.iter().all(|a| a.status == StatusCode::CREATED));
+        let current = listed(&client, "").await;
+        assert_eq!(ids(&current).len(), 1, "{current}");
+        let said = current[0]["content"]
+            .as_str()
+            .unwrap()
+            .trim_end_matches('.');
+        let stop = ["", "!"]
+            .map(async |stop| write(&client, &json!({"content": format!("{said}{stop}")})).await);
+        for answer in futures_util::future::join_all(stop).await {
+            assert_eq!(answer.code(), "DUPLICATE_CONTENT", "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_states_one_thing_after_the_other() {
+    let app = service().await;
+    let client = app.client();
+    let batch = json!({"memories": [
+        {"content": "Mara lives in Porto. Write to mara@example.com."},
+        {"content": "Otto lives in Porto."},
+        {"content": "Otto lives in Lisbon."},
+    ]});
+    let results = client.post("/v1/memories/batch", &batch).await.json()["results"].take();
+    assert_eq!(results[0]["redactions"][0]["kind"], "email_address");
+    assert_eq!(results[2]["supersedes"], json!([results[1]["id"]]));
+    let current: Vec<String> = ids(&listed(&client, "").await);
+    assert!(!current.contains(&results[1]["id"].as_str().unwrap().to_owned()));
+    assert_eq!(current.len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_over_or_has_not_begun_may_be_said_for_now() {
+    let app = service().await;
+    let client = app.client();
+    for (key, time) in [
+        (
+            "heron",
+            json!({"valid_from": "2020-01-01T00:00:00Z", "valid_until": "2021-01-01T00:00:00Z"}),
+        ),
+        ("crane", json!({"valid_from": "2999-01-01T00:00:00Z"})),
+    ] {
+        let content = format!("The guest lounge is called {key}.");
+        let mut old = time;
+        old["content"] = json!(content);
+        let old = create(&client, &old).await;
+        let new = create(&client, &json!({"content": content})).await;
+        assert_ne!(old, new);
+        assert_eq!(search(&client, key).await, std::slice::from_ref(&new));
+        let again = write(&client, &json!({"content": content})).await;
+        assert_eq!(again.json()["error"]["existing_memory_id"], new);
+    }
+}
+
+#[tokio::test]
+async fn metadata_is_nested_no_deeper_than_clients_can_read() {
+    let app = service().await;
+    let nested = |levels: usize| {
+        let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let deep: Value = serde_json::from_str(&text).unwrap();
+        json!({"content": format!("Nested {levels}."), "metadata": {"a": deep, "text": "[[[\"\\"}})
+    };
+    assert_eq!(
+        write(&app.client(), &nested(126)).await.status,
+        StatusCode::CREATED
+    );
+    let text = format!(
+        r#"{{"content":"Deep.","metadata":{{"a":{}{}}}}}"#,
+        "[".repeat(127),
+        "]".repeat(127)
+    );
+    let refused = app.client().post_raw("/v1/memories", text).await;
+    assert_eq!(
+        refused.json()["error"]["field_errors"][0]["field"],
+        "metadata"
+    );
+    let filtered = listed(&app.client(), "?metadata%5Ba%5D=x").await;
+    assert_eq!(filtered, json!([]));
+}
+
+#[tokio::test]
+async fn history_that_arrives_twice_is_kept_once() {
+    let app = service().await;
+    let client = app.client();
+    create(
+        &client,
+        &json!({"content": "Nina lives in Porto.", "valid_from": "2024-01-01T00:00:00Z"}),
+    )
+    .await;
+    let late = json!({"content": "Nina lives in Lisbon.", "valid_from": "2022-01-01T00:00:00Z"});
+    let first = create(&client, &late).await;
+    for _ in 0..2 {
+        let again = write(&client, &late).await;
+        assert_eq!(again.json()["error"]["existing_memory_id"], first);
+    }
+    assert_eq!(ids(&listed(&client, "?history=true").await).len(), 2);
+    // Who moves back says something new.
+    create(&client, &json!({"content": "Nina lives in Lisbon."})).await;
+}
+
+/// What the README shows.
+#[tokio::test]
+async fn a_new_code_takes_the_place_of_the_old_one() {
+    let app = service().await;
+    let client = app.client();
+    let code = |code: &str| json!({"content": format!("The parking garage code of the office is {code}.")});
+    let old = create(&client, &code("7421")).await;
+    let new = write(&client, &code("8832")).await.json();
+    assert_eq!(new["supersedes"], json!([old]));
+    for hearsay in [
+        "False: Mara lives in Lisbon.",
+        "Tom: Mara lives in Faro.",
+        "Draft: Mara lives in Braga.",
+    ] {
+        let porto = json!({"content": "Mara lives in Porto."});
+        client.post("/v1/memories", &porto).await;
+        let told = write(&client, &json!({"content": hearsay})).await.json();
+        assert_eq!(told.get("supersedes"), None, "{hearsay}");
+    }
+}
+
+/// Ours are secrets like any other.
+#[tokio::test]
+async fn tokens_of_this_service_are_redacted() {
+    let app = service().await;
+    let text = format!("Use {} for the proxy.", app.token);
+    let stored = write(&app.client(), &json!({"content": text})).await.json();
+    assert_eq!(stored["content"], "Use [API_KEY] for the proxy.");
 }

@@ -598,11 +598,7 @@ fn unused<T>() -> Result<T, StoreError> {
 
 #[async_trait]
 impl MemoryStore for Shelf {
-    async fn memory_by_hash(
-        &self,
-        _: &PartitionKey,
-        _: [u8; 32],
-    ) -> Result<Option<MemoryId>, StoreError> {
+    async fn duplicate_of(&self, _: &Memory) -> Result<Option<MemoryId>, StoreError> {
         unused()
     }
     async fn memory(&self, _: &[PartitionKey], _: MemoryId) -> Result<Option<Memory>, StoreError> {

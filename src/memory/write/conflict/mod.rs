@@ -20,7 +20,9 @@ use crate::store::StoreError;
 use super::exact_dedup::bump;
 use super::{Batch, Candidate, Member, WriteError};
 
-use rules::{Mate, Ruling, claim, judge};
+pub(super) use rules::claim;
+
+use rules::{Mate, Ruling, judge};
 
 /// Memories that say something about the same, newest first, that one write is compared with.
 const MOST_MATES: usize = 16;

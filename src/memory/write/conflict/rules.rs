@@ -56,10 +56,21 @@ pub(super) fn judge(new: &Memory, read: &Parsed<'_>, mates: &[Mate]) -> Ruling {
                 ends = Some(ends.map_or(close_at, |end| end.min(close_at)));
                 rule(Effect::Precedes { by });
             }
+            // History that arrives once more.
+            Ruled::Restatement if is_history => {
+                let then = memory.valid_from..memory.valid_until.unwrap_or(memory.valid_from);
+                if then.contains(&new.valid_from) {
+                    return Ruling::Said(mate.clone());
+                }
+            }
             // What is over cannot be said already, replaced or contradicted.
             _ if is_history => {}
             Ruled::None => {}
-            Ruled::Restatement => return Ruling::Said(mate.clone()),
+            Ruled::Restatement => {
+                if new.repeats((memory.valid_from, memory.valid_until), memory.created_at) {
+                    return Ruling::Said(mate.clone());
+                }
+            }
             Ruled::Supersedes { close_at } => rule(Effect::Retire { at: close_at, by }),
             Ruled::Overlap => rule(Effect::Relate {
                 relation: Relation::Overlap,
@@ -83,7 +94,7 @@ pub(super) fn judge(new: &Memory, read: &Parsed<'_>, mates: &[Mate]) -> Ruling {
 }
 
 /// A memory that was replaced ended because another one began: for the rules it is open, as it was when it was said.
-pub(super) fn claim(memory: &Memory) -> Claim<'_> {
+pub(in crate::memory::write) fn claim(memory: &Memory) -> Claim<'_> {
     Claim {
         text: &memory.content,
         speaker: None,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -18,18 +18,20 @@ use crate::app::App;
 use crate::config::MemoryConfig;
 use crate::error::{FieldError, shown};
 use crate::ids::MemoryId;
+use crate::memory::pii::is_invisible;
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
 use crate::tokens::TokenCounts;
 
 pub(super) use patch::patched;
 
-use super::exact_dedup::is_invisible;
 use super::{Batch, Candidate, Member, WriteError};
 
 /// Most labels of one memory.
 const MAX_LABELS: usize = 5;
 /// Confidence of a memory whose writer gave none.
 const DEFAULT_CONFIDENCE: f32 = 0.80;
+/// Levels that the metadata may be nested: as deep as the parsers of JSON in common use go.
+const MAX_DEPTH: usize = 127;
 /// Longest provenance text (kind, session) in bytes.
 const MAX_SOURCE: usize = 256;
 /// Most faults that are listed of one memory; a client with more has sent something else than a memory.
@@ -37,9 +39,18 @@ const MAX_LISTED: usize = 20;
 
 pub(super) fn stage(app: &App, inputs: &[&RawValue], batch: &mut Batch) {
     let now = stored(app.clock.now());
-    for input in inputs {
+    for (later, input) in (0i64..inputs.len().try_into().unwrap_or(i64::MAX))
+        .rev()
+        .zip(inputs)
+    {
         let member = match memory(&app.config.memory, &batch.partition, input, now) {
-            Ok(memory) => Member::Going(Box::new(Candidate::new(memory))),
+            Ok(mut memory) => {
+                // What stands first in a batch was said first.
+                if memory.valid_from == now && memory.valid_until.is_none() {
+                    memory.valid_from = now - SignedDuration::from_micros(later);
+                }
+                Member::Going(Box::new(Candidate::new(memory)))
+            }
             Err(faults) => Member::Refused(WriteError::Invalid(faults)),
         };
         batch.members.push(member);
@@ -308,6 +319,10 @@ fn metadata(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Option<Arc<RawVal
     if !raw.get().starts_with('{') {
         fields.fault("metadata", "INVALID_FORMAT", "must be a JSON object");
     }
+    if depth(raw.get()) > MAX_DEPTH {
+        let text = format!("must be nested at most {MAX_DEPTH} levels deep");
+        fields.fault("metadata", "TOO_LONG", text);
+    }
     if raw.get().len() > limits.max_metadata_bytes {
         fields.fault(
             "metadata",
@@ -316,6 +331,26 @@ fn metadata(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Option<Arc<RawVal
         );
     }
     Some(raw.to_owned().into())
+}
+
+/// How deep a JSON text is nested.
+fn depth(json: &str) -> usize {
+    let (mut open, mut deepest) = (0usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn source(fields: &mut Fields<'_>) -> Source {

@@ -41,8 +41,17 @@ pub(in crate::memory::write) fn patched(
     if has(&fields, "labels") || has(&fields, "category") {
         after.labels = labels(&mut fields, after.confidence);
     }
-    if let Some(time) = time(&mut fields, "valid_from") {
-        after.valid_from = time;
+    let dated = has(&fields, "valid_from");
+    match time(&mut fields, "valid_from") {
+        Some(time) => after.valid_from = time,
+        None if dated && fields.faults.is_empty() => {
+            fields.fault("valid_from", "REQUIRED", "cannot be taken away");
+        }
+        // A new text is said now, and does not lose against what was said between the old one and it.
+        None if after.content != before.content && before.is_current(after.updated_at) => {
+            after.valid_from = after.updated_at;
+        }
+        None => {}
     }
     if has(&fields, "valid_until") {
         after.valid_until = end(&mut fields);

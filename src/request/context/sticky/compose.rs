@@ -14,7 +14,7 @@ use crate::request::context::assemble::{
 use crate::request::context::measure::Measured;
 use crate::request::context::place::takes_block;
 use crate::request::context::plan::ContextPlan;
-use crate::request::context::rank::{RankSettings, rank};
+use crate::request::context::rank::{RankSettings, Said, rank};
 use crate::request::context::retrieve::Found;
 use crate::session::{
     Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn, is_derived,
@@ -247,11 +247,12 @@ impl Inputs<'_> {
     fn snapshot(&self) -> Vec<Arc<Memory>> {
         let settings = self.press.settings;
         let mut left = settings.snapshot_tokens;
+        let mut said = Said::default();
         let members = self.found.snapshot.iter().flatten();
         members
             .filter(|memory| {
                 let tokens = memory.tokens.of(self.profile.family);
-                let fits = tokens <= left && memory.is_current(self.now);
+                let fits = tokens <= left && memory.is_current(self.now) && said.is_news(memory);
                 left -= if fits { tokens } else { 0 };
                 fits
             })

@@ -7,10 +7,10 @@ mod refined;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::refinery::relations;
-use super::rows::{limit, micros, snapshot, user_column};
+use super::rows::{Columns, all, limit, micros, snapshot, user_column};
 use super::{SqliteStore, fences};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
@@ -23,14 +23,15 @@ use row::{COLUMNS, Reader};
 
 #[async_trait]
 impl MemoryStore for SqliteStore {
-    async fn memory_by_hash(
-        &self,
-        partition: &PartitionKey,
-        hash: [u8; 32],
-    ) -> Result<Option<MemoryId>, StoreError> {
-        let partition = partition.clone();
-        self.read(move |conn| by_hash(conn, &partition, &hash))
-            .await
+    async fn duplicate_of(&self, memory: &Memory) -> Result<Option<MemoryId>, StoreError> {
+        let memory = memory.clone();
+        self.read(move |conn| {
+            let same = same_text(conn, &memory)?;
+            Ok(same
+                .filter(|same| same.is_repeated_by(&memory))
+                .map(|same| same.id))
+        })
+        .await
     }
 
     async fn memory(
@@ -114,25 +115,44 @@ impl MemoryStore for SqliteStore {
     }
 }
 
-pub(super) fn by_hash(
+/// The active memory with the text of another one. There is one at most.
+pub(super) struct SameText {
+    pub(super) id: MemoryId,
+    from: Timestamp,
+    until: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl SameText {
+    pub(super) fn is_repeated_by(&self, memory: &Memory) -> bool {
+        memory.repeats((self.from, self.until), self.created_at)
+    }
+}
+
+/// The active memory with the same text as `memory`, but for itself.
+pub(super) fn same_text(
     conn: &Connection,
-    partition: &PartitionKey,
-    hash: &[u8; 32],
-) -> Result<Option<MemoryId>, StoreError> {
-    let sql = "SELECT id FROM memories WHERE org = ?1 AND agent = ?2 AND user = ?3 AND content_hash = ?4 AND status = 'active'";
-    let (org, agent, user) = (
-        partition.org,
-        partition.agent,
-        user_column(partition.user.as_ref()),
-    );
-    let mut select = conn.prepare_cached(sql)?;
-    let id = select
-        .query_row(
-            params![org.as_bytes(), agent.as_bytes(), user, hash],
-            |row| row.get(0),
-        )
-        .optional()?;
-    Ok(id.map(MemoryId::from_bytes))
+    memory: &Memory,
+) -> Result<Option<SameText>, StoreError> {
+    let sql = "SELECT id, valid_from, valid_until, created_at FROM memories
+               WHERE org = ?1 AND agent = ?2 AND user = ?3 AND content_hash = ?4 AND status = 'active'";
+    let PartitionKey { org, agent, user } = &memory.partition;
+    let values = params![
+        org.as_bytes(),
+        agent.as_bytes(),
+        user_column(user.as_ref()),
+        memory.content_hash
+    ];
+    let found = all(conn, sql, values, |row| {
+        let mut columns = Columns::of(row, "memory");
+        Ok(SameText {
+            id: MemoryId::from_bytes(columns.take()?),
+            from: columns.time()?,
+            until: columns.optional_time()?,
+            created_at: columns.time()?,
+        })
+    })?;
+    Ok(found.into_iter().find(|same| same.id != memory.id))
 }
 
 pub(super) fn held(

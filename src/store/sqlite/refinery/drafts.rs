@@ -34,13 +34,19 @@ pub(super) fn insert(conn: &Connection, draft: &Draft) -> Result<Committed, Stor
     Ok(judged.committed(revision))
 }
 
-/// The active memory with the same text as `memory`, but for itself.
+/// The active memory that `memory` would only repeat. One with the same text for another time makes room: a text is active once.
 pub(super) fn duplicate(
     conn: &Connection,
     memory: &Memory,
 ) -> Result<Option<MemoryId>, StoreError> {
-    let found = memories::by_hash(conn, &memory.partition, &memory.content_hash)?;
-    Ok(found.filter(|existing| *existing != memory.id))
+    let Some(same) = memories::same_text(conn, memory)? else {
+        return Ok(None);
+    };
+    if same.is_repeated_by(memory) {
+        return Ok(Some(same.id));
+    }
+    relations::shelve(conn, memory, same.id)?;
+    Ok(None)
 }
 
 /// What was left of a draft's verdicts when it was their turn.

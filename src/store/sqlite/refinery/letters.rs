@@ -45,6 +45,24 @@ pub(super) fn newest(
     Ok(found)
 }
 
+/// The partitions of an agent in which something waits for a person.
+pub(super) fn waiting(
+    conn: &Connection,
+    (org, agent): (OrgId, AgentId),
+    most: usize,
+) -> Result<Vec<PartitionKey>, StoreError> {
+    let sql = "SELECT user FROM memories WHERE org = ?1 AND agent = ?2 AND status = 'quarantined'
+               UNION SELECT user FROM escalations WHERE org = ?1 AND agent = ?2 AND status = 'pending'
+               UNION SELECT user FROM dead_letters WHERE org = ?1 AND agent = ?2
+               ORDER BY user LIMIT ?3";
+    let values = params![org.as_bytes(), agent.as_bytes(), limit(most)];
+    let users = all(conn, sql, values, |row| {
+        Columns::of(row, "partition").user()
+    })?;
+    let partition = |user| PartitionKey { org, agent, user };
+    Ok(users.into_iter().map(partition).collect())
+}
+
 fn letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
     let mut columns = Columns::of(row, "dead letter");
     Ok(DeadLetter {

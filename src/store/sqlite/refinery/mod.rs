@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::memories;
-use crate::ids::{EscalationId, MemoryId};
+use crate::ids::{AgentId, EscalationId, MemoryId, OrgId};
 use crate::memory::{Memory, PartitionKey};
 use crate::store::{
     Committed, DeadLetter, Decider, Edit, Edited, Escalation, LedgerKey, LedgerOutcome, LedgerRow,
@@ -134,6 +134,16 @@ impl RefineryStore for SqliteStore {
     ) -> Result<Vec<DeadLetter>, StoreError> {
         let partitions = partitions.to_vec();
         self.read(move |conn| letters::newest(conn, &partitions, most))
+            .await
+    }
+
+    async fn waiting_partitions(
+        &self,
+        org: OrgId,
+        agent: AgentId,
+        most: usize,
+    ) -> Result<Vec<PartitionKey>, StoreError> {
+        self.read(move |conn| letters::waiting(conn, (org, agent), most))
             .await
     }
 

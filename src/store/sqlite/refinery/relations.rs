@@ -38,6 +38,22 @@ pub(super) fn retire(
     Ok(ended > 0)
 }
 
+/// Takes an active memory out of circulation because `newer` says the same for now. It keeps its time.
+pub(super) fn shelve(
+    conn: &Connection,
+    newer: &Memory,
+    existing: MemoryId,
+) -> Result<(), StoreError> {
+    let (org, agent, user, _) = row_of(newer);
+    let sql = "UPDATE memories SET status = 'superseded', updated_at = max(updated_at, ?5)
+               WHERE org = ?1 AND agent = ?2 AND user = ?3 AND id = ?4 AND status = 'active'";
+    let at = micros(newer.updated_at);
+    let values = params![org, agent, user, existing.as_bytes(), at];
+    conn.prepare_cached(sql)?.execute(values)?;
+    changed(conn, &newer.partition, existing)?;
+    Ok(())
+}
+
 /// Puts a changed memory into the feed and gives it the revision.
 pub(in crate::store::sqlite) fn changed(
     conn: &Connection,

@@ -122,16 +122,14 @@ async fn no_read_reaches_another_partition() {
     let own = of_user(&new_partition(&store).await, "ann");
     let secret = memory(&own, "tea");
     insert(&store, secret.clone()).await;
+    let again = |partition: &PartitionKey| Memory {
+        content_hash: secret.content_hash,
+        ..memory(partition, "tea")
+    };
     for foreign in neighbours(&store, &own).await {
         let scope = std::slice::from_ref(&foreign);
         assert!(store.memory(scope, secret.id).await.unwrap().is_none());
-        assert_eq!(
-            store
-                .memory_by_hash(&foreign, secret.content_hash)
-                .await
-                .unwrap(),
-            None
-        );
+        assert_eq!(store.duplicate_of(&again(&foreign)).await.unwrap(), None);
         let filter = ListFilter {
             limit: 10,
             ..history()
@@ -146,10 +144,7 @@ async fn no_read_reaches_another_partition() {
         );
         assert_eq!(store.count_memories(&foreign).await.unwrap(), 0);
     }
-    let found = store
-        .memory_by_hash(&own, secret.content_hash)
-        .await
-        .unwrap();
+    let found = store.duplicate_of(&again(&own)).await.unwrap();
     assert_eq!(found, Some(secret.id));
     assert!(
         store
