@@ -1,6 +1,7 @@
 //! Which memories of one partition are much alike, by their vectors alone: what the write path asks about a new one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -25,8 +26,10 @@ pub struct Nearness {
     pub above: f32,
     /// At most so many memories for each question.
     pub most: usize,
-    /// When to stop: what was found by then is the answer.
+    /// Until when to wait for the partition.
     pub deadline: Instant,
+    /// How long to compare: what was found by then is the answer.
+    pub within: Duration,
 }
 
 impl Index {
@@ -48,6 +51,10 @@ impl Index {
         let questions: Vec<Option<QueryVector>> =
             vectors.iter().map(|v| QueryVector::new(v)).collect();
         let rows = vectors.len().saturating_mul(partition.len());
+        let asked = Nearness {
+            deadline: Instant::now() + asked.within,
+            ..asked
+        };
         let work = move || nearest(&partition, &questions, asked);
         if rows <= self.inline_rows() {
             return Ok(work());

@@ -11,7 +11,7 @@ use super::partition::{CHUNK_ROWS, Interrupted, Partition};
 use super::vectors::QueryVector;
 
 /// Rows from which the scan takes longer than waking another thread is worth.
-const SHARED_ROWS: usize = 1 << 17;
+const SHARED_ROWS: usize = 1 << 16;
 /// More threads would wait for the memory together.
 const MOST_THREADS: usize = 4;
 

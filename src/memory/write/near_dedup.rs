@@ -16,9 +16,11 @@ use super::Batch;
 
 /// Most near duplicates of one memory (contract, section 12).
 const MOST: usize = 10;
-/// How long one memory may wait for the comparison, its partition's load included.
+/// How long a write may wait for its partition to be loaded.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// What each further memory of a batch adds. An import into a very large partition is compared only in part: it is a signal.
+/// How long one memory is compared: a million others take less.
+const TIME: Duration = Duration::from_millis(60);
+/// What each further memory of a batch adds. An import into a large partition is compared only in part: it is a signal.
 const SHARE: Duration = Duration::from_micros(100);
 
 /// A memory that is much alike.
@@ -53,7 +55,8 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         // Each model has its own scale; for the built-in one the contract's 0.92 (section 12).
         above: app.embedder.calibration().near_duplicate,
         most: MOST,
-        deadline: Instant::now() + PATIENCE + SHARE.saturating_mul(further),
+        deadline: Instant::now() + PATIENCE,
+        within: TIME + SHARE.saturating_mul(further),
     };
     let question = (app.embedder.model(), &*vectors);
     let found = match app.index.alike(&batch.partition, question, asked).await {
