@@ -9,10 +9,12 @@ use crate::app::App;
 use crate::auth::{Principal, ReviewRight};
 use crate::error::{ApiError, Code, FieldError};
 use crate::ids::MemoryId;
+use crate::memory::claims::SlotKey;
 use crate::memory::{Category, Memory, PartitionKey, Status};
 use crate::store::StoreError;
 
 use super::batch::Change;
+use super::conflict::slot_of;
 use super::{
     Batch, Candidate, WriteError, WriteOutcome, Written, keep, redact_pii, refine, validate,
 };
@@ -116,6 +118,9 @@ async fn changed(app: &App, before: &Memory, after: Memory) -> WriteOutcome {
     let forgets = candidate.memory.content != before.content;
     let says_more = forgets || states(before) != states(&candidate.memory);
     let change = Change { read_at, forgets };
+    if !says_more {
+        candidate.slot = slot_of(&candidate.memory).map(|SlotKey(slot)| slot);
+    }
     let batch = Batch::of_change(candidate, change);
     // A note on a memory is no statement: it needs no vector, and settles no question anew.
     first(match says_more {

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::ids::MemoryId;
-use crate::memory::claims::{Parsed, SlotKey};
+use crate::memory::claims::SlotKey;
 use crate::memory::{Memory, PartitionKey};
 
 use super::Batch;
-use super::conflict::{claim, takes_part};
+use super::conflict::{slot_of, takes_part};
 
 /// What is waited for: the digest of a partition and what is spoken of in it.
 type Subject = [u8; 32];
@@ -96,11 +96,8 @@ fn subject(memory: &Memory) -> Subject {
         .chain_update(agent.as_bytes())
         .chain_update(user.as_ref().map_or("", |user| user.as_str()))
         .chain_update([0]);
-    match Parsed::new(claim(memory)).slot {
-        Some(slot) => {
-            let SlotKey(slot) = slot.base_key();
-            digest.update(slot);
-        }
+    match slot_of(memory) {
+        Some(SlotKey(slot)) => digest.update(slot),
         None => {
             let words = memory.content.split(|c: char| !c.is_alphanumeric());
             for word in words.filter(|word| !word.is_empty()) {

@@ -427,3 +427,24 @@ async fn who_may_write_and_not_read_is_told_no_text() {
         assert_eq!(answer.json()["metadata"], Value::Null);
     }
 }
+
+#[tokio::test]
+async fn a_note_on_a_memory_leaves_what_it_states() {
+    let app = service().await;
+    let client = app.client();
+    let older = create(&client, &json!({"content": "Mara lives in Porto."})).await;
+    let pinned = patch(
+        &client,
+        &older,
+        &json!({"pinned": true, "metadata": {"seen": 1}}),
+    )
+    .await;
+    assert_eq!(
+        (pinned.status, &pinned.json()["pinned"]),
+        (StatusCode::OK, &json!(true))
+    );
+    let newer = client
+        .post("/v1/memories", &json!({"content": "Mara lives in Lisbon."}))
+        .await;
+    assert_eq!(newer.json()["supersedes"], json!([older]));
+}

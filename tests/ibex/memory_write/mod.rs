@@ -11,6 +11,8 @@ mod other_process;
 mod validation;
 mod amplification;
 mod chunks;
+mod classifier;
+mod scripts;
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -13,16 +13,14 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::app::App;
-use crate::memory::claims::{Parsed, SlotKey};
+use crate::memory::claims::{Parsed, Slot, SlotKey};
 use crate::memory::{Category, Memory, Status};
 use crate::store::StoreError;
 
 use super::exact_dedup::bump;
 use super::{Batch, Candidate, Member, WriteError};
 
-pub(super) use rules::claim;
-
-use rules::{Mate, Ruling, judge};
+use rules::{Mate, Ruling, claim, judge};
 
 /// Memories that say something about the same, newest first, that one write is compared with.
 const MOST_MATES: usize = 16;
@@ -40,8 +38,7 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
             continue;
         }
         let read = Parsed::new(claim(&candidate.memory));
-        // Without the qualifiers: a general statement and a qualified one have to meet.
-        let slot = read.slot.as_ref().map(|slot| slot.base_key());
+        let slot = read.slot.as_ref().map(Slot::base_key);
         let ruling = match mates(app, batch, candidate, slot, &earlier).await {
             Ok(mates) => judge(&candidate.memory, &read, &mates),
             Err(error) => {
@@ -60,6 +57,14 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
 /// Whether a memory is a statement that another one can replace.
 pub(super) fn takes_part(memory: &Memory) -> bool {
     memory.status != Status::Quarantined && memory.category() != Category::Episodic
+}
+
+/// What a statement is about, without its qualifiers: a general statement and a qualified one have to meet.
+pub(super) fn slot_of(memory: &Memory) -> Option<SlotKey> {
+    let slot = Parsed::new(claim(memory)).slot;
+    slot.as_ref()
+        .filter(|_| takes_part(memory))
+        .map(Slot::base_key)
 }
 
 /// What one memory is compared with: what is about the same, what is alike, and what the same write says before it.

@@ -94,7 +94,7 @@ pub(super) fn judge(new: &Memory, read: &Parsed<'_>, mates: &[Mate]) -> Ruling {
 }
 
 /// A memory that was replaced ended because another one began: for the rules it is open, as it was when it was said.
-pub(in crate::memory::write) fn claim(memory: &Memory) -> Claim<'_> {
+pub(super) fn claim(memory: &Memory) -> Claim<'_> {
     Claim {
         text: &memory.content,
         speaker: None,
