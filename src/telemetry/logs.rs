@@ -24,6 +24,8 @@ pub fn init(config: &LogConfig) -> Result<(), LogError> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would be told on standard error, and panic there: a log on a full disk must not take the server along.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let installed = if pretty {
         builder.compact().try_init()

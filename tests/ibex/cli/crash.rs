@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use proptest::prelude::Strategy;
@@ -226,4 +227,50 @@ async fn a_disk_without_room_refuses_writes_and_is_forgotten_when_there_is_room(
     assert_eq!(listed(&client).await.len(), 3);
     server.signal("TERM");
     assert!(server.wait().success());
+}
+
+/// Whoever writes the log to the disk that is full must not lose the server too.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let ibex = Ibex::new();
+    let token = ibex.json(&["init"])["token"].as_str().unwrap().to_owned();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let mut server = ibex
+        .command(&["serve"])
+        .env("IBEX_SERVER__LISTEN", address.to_string())
+        .env("IBEX_LOG__LEVEL", "trace")
+        .env("OPENAI_API_KEY", "sk-invented")
+        .stdout(full())
+        .stderr(full())
+        .spawn()
+        .unwrap();
+    let client = client(&address.to_string(), &token);
+    let health = async || client.try_send(Method::GET, "/health", Bytes::new()).await;
+    while health().await.is_none() {
+        assert_eq!(server.try_wait().unwrap(), None, "it runs");
+        tokio::task::yield_now().await;
+    }
+    for i in 0..3 {
+        let body = json!({"content": format!("Note {i} of a full disk.")});
+        assert_eq!(
+            client.post("/v1/memories", &body).await.status,
+            StatusCode::CREATED
+        );
+        let chat = json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Which note?"}]});
+        assert_eq!(
+            client.post("/v1/context/preview", &chat).await.status,
+            StatusCode::OK
+        );
+    }
+    assert_eq!(server.try_wait().unwrap(), None, "it still runs");
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
