@@ -29,8 +29,6 @@ const SENTENCES: [(&str, &str); 2] = [
 
 /// The line that tells a session's nonce, by its beginning.
 const NONCE: &str = "This session's nonce: ";
-/// Least characters of a nonce: nobody configures fewer bytes than eight, and most words of a language are shorter.
-const SHORTEST_NONCE: usize = 11;
 
 /// What is taken out may have held others apart that are ours together. A text that goes on like this was made to.
 const MOST_PASSES: usize = 64;
@@ -85,9 +83,7 @@ fn nonce_line(text: &str) -> Option<(usize, usize)> {
         let (nonce, end) = inside
             .split_once('\n')
             .map_or((inside, 0), |(nonce, _)| (nonce, 1));
-        let url_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        let ours = nonce.len() >= SHORTEST_NONCE && nonce.bytes().all(url_safe);
-        ours.then(|| (start, start + begin.len() + nonce.len() + end))
+        is_nonce(nonce).then(|| (start, start + begin.len() + nonce.len() + end))
     })
 }
 
@@ -97,15 +93,20 @@ fn envelope(text: &str, (tag, follows): (&str, &str)) -> Option<(usize, usize)> 
     text.match_indices(&open).find_map(|(start, _)| {
         let inside = text.get(start + open.len()..)?;
         let (nonce, rest) = inside.split_once('"')?;
-        let url_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
         let attributes = rest.strip_prefix(follows)?;
         // An identifier of ours is a UUID.
         let named = tag != "ibex_memory" || is_uuid(attributes);
-        let ours = !nonce.is_empty() && nonce.bytes().all(url_safe) && named;
+        let ours = is_nonce(nonce) && named;
         let end = rest.find(&close).map(|at| at + close.len());
         let before = start + open.len() + nonce.len() + 1;
         ours.then(|| (start, before + end.unwrap_or(rest.len())))
     })
+}
+
+/// Whether it may be a nonce: how long one is is configured.
+fn is_nonce(text: &str) -> bool {
+    let url_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    !text.is_empty() && text.bytes().all(url_safe)
 }
 
 /// Whether a text begins with an identifier and its closing quote.
@@ -177,8 +178,7 @@ mod tests {
     #[test]
     fn the_sentences_around_it_go_too() {
         let framing = crate::request::context::regions::FRAMING;
-        let text =
-            format!("{framing}\nThis session's nonce: Zx81pQv0aB3dEf6g-h_i\nMara lives in Porto.");
+        let text = format!("{framing}\nThis session's nonce: abc\nMara lives in Porto.");
         assert_eq!(own_text(&text).as_deref(), Some("Mara lives in Porto."));
         let nonce =
             crate::request::context::format::Nonce::generate(&crate::seams::SystemEntropy, 16)

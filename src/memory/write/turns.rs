@@ -75,13 +75,10 @@ impl Turns {
         let mut turn = Turn {
             turns: self,
             held: Vec::with_capacity(subjects.len()),
-            subjects,
+            subjects: subjects.clone(),
         };
-        for at in 0..turn.subjects.len() {
-            let Some(subject) = turn.subjects.get(at) else {
-                break;
-            };
-            let own = Arc::clone(self.0.lock().entry(*subject).or_default());
+        for subject in subjects {
+            let own = Arc::clone(self.0.lock().entry(subject).or_default());
             turn.held.push(own.lock_owned().await);
         }
         turn

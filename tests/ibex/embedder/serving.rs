@@ -17,13 +17,13 @@ async fn chat(app: &TestApp, n: usize) -> Answer {
     app.client().post("/v1/chat/completions", &body).await
 }
 
-/// An embedder that answers every question with `script` is given up, and every chat is answered all the same. On a busy machine what fails
-/// may also be too late.
-async fn is_given_up(script: Script, reasons: &[&str]) {
+/// An embedder that answers every question with `script` is given up, and every chat is answered all the same. It has time enough to be
+/// reached on a busy machine.
+async fn is_given_up(script: Script, reason: &str) {
     let (provider, server) = (Upstream::echo_ok().await, Upstream::playing(script).await);
     let embedder = EmbedderConfig {
-        timeout_ms: 20,
-        document_timeout_ms: 20,
+        timeout_ms: 250,
+        document_timeout_ms: 250,
         ..over(&server)
     };
     let app = TestApp::with(&provider.url(), with(embedder), Overrides::default()).await;
@@ -32,31 +32,26 @@ async fn is_given_up(script: Script, reasons: &[&str]) {
         assert_eq!(answer.status, StatusCode::OK);
         assert_eq!(answer.header("x-ibex-context-status"), "partial");
         assert_eq!(answer.header("x-ibex-context-degradation"), "L1");
-        let expected = match n {
-            0..FAILURES => reasons,
-            _ => &["embedding=error"],
+        let expected = if n < FAILURES {
+            reason
+        } else {
+            "embedding=error"
         };
-        let reason = answer.header("x-ibex-context-reason");
-        assert!(expected.contains(&reason), "{n}: {reason}");
+        assert_eq!(answer.header("x-ibex-context-reason"), expected, "{n}");
     }
-    // A connection that was given up before it was taken counts as a failure all the same.
-    let hits = server.hits();
-    assert!(
-        (1..=FAILURES).contains(&hits),
-        "then it is left alone: {hits}"
-    );
+    assert_eq!(server.hits(), FAILURES, "then it is left alone");
     assert_eq!(provider.hits(), FAILURES + 3);
 }
 
 #[tokio::test]
 async fn an_embedder_that_fails_is_given_up() {
     let failing = Script::new().whole("500 Oops", "", "");
-    is_given_up(failing, &["embedding=error", "embedding=timeout"]).await;
+    is_given_up(failing, "embedding=error").await;
 }
 
 #[tokio::test]
 async fn an_embedder_that_says_nothing_is_given_up() {
-    is_given_up(Script::new().hang(), &["embedding=timeout"]).await;
+    is_given_up(Script::new().hang(), "embedding=timeout").await;
 }
 
 #[tokio::test]
@@ -65,7 +60,7 @@ async fn an_embedder_that_drips_is_given_up() {
         .chunked_head("content-type: application/json\r\n")
         .send(chunk("{\"data\""))
         .hang();
-    is_given_up(dripping, &["embedding=timeout"]).await;
+    is_given_up(dripping, "embedding=timeout").await;
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use crate::error::{FieldError, shown};
 use crate::ids::MemoryId;
 use crate::memory::pii::is_invisible;
 use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
+use crate::openai::json::{JsonFault, MAX_DEPTH, Scanner};
 use crate::tokens::TokenCounts;
 
 pub(super) use patch::patched;
@@ -30,8 +31,6 @@ use super::{Batch, Candidate, Member, WriteError};
 const MAX_LABELS: usize = 5;
 /// Confidence of a memory whose writer gave none.
 const DEFAULT_CONFIDENCE: f32 = 0.80;
-/// Levels that the metadata may be nested: as deep as the parsers of JSON in common use go.
-const MAX_DEPTH: usize = 127;
 /// Longest provenance text (kind, session) in bytes.
 const MAX_SOURCE: usize = 256;
 /// Most faults that are listed of one memory; a client with more has sent something else than a memory.
@@ -319,7 +318,9 @@ fn metadata(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Option<Arc<RawVal
     if !raw.get().starts_with('{') {
         fields.fault("metadata", "INVALID_FORMAT", "must be a JSON object");
     }
-    if depth(raw.get()) > MAX_DEPTH {
+    // It is JSON; how deep, nobody has looked yet.
+    let scanned = Scanner::resume(raw.get().as_bytes(), 0).skip();
+    if scanned == Err(JsonFault::TooDeep) {
         let text = format!("must be nested at most {MAX_DEPTH} levels deep");
         fields.fault("metadata", "TOO_LONG", text);
     }
@@ -331,26 +332,6 @@ fn metadata(fields: &mut Fields<'_>, limits: &MemoryConfig) -> Option<Arc<RawVal
         );
     }
     Some(raw.to_owned().into())
-}
-
-/// How deep a JSON text is nested.
-fn depth(json: &str) -> usize {
-    let (mut open, mut deepest) = (0usize, 0);
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => {
-                open += 1;
-                deepest = deepest.max(open);
-            }
-            b'}' | b']' if !quoted => open = open.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 fn source(fields: &mut Fields<'_>) -> Source {
