@@ -267,6 +267,7 @@ impl Frozen {
         let note = Sent {
             messages,
             link: *link,
+            asked: chain.turns().last().map(|turn| turn.chain),
             client_prefix: chain.client_prefix(),
             sent,
             epoch: self.opening.epoch,

@@ -165,10 +165,13 @@ impl Work<'_> {
         let unknown = unnamed && last.is_none();
         if !opens && !unknown && unrecorded.is_none() {
             // A window that slides makes every turn in it a new one each time; those that have nothing need no row but the one asked about.
-            let asked = turns.last().map(|(turn, _)| turn.message);
+            // That one may have been settled without a row by a request that went on from it, unless the last request asked about it too.
+            let asked = turns.last().map(|(turn, _)| turn.chain);
+            let asked_anew = asked.filter(|_| last.and_then(|last| last.asked) != asked);
             let new = turns.iter().filter(|(turn, outcome)| {
-                fresh.contains(&turn.message)
-                    && (outcome.block().is_some() || asked == Some(turn.message))
+                let fresh = fresh.contains(&turn.message);
+                asked_anew == Some(turn.chain)
+                    || (fresh && (outcome.block().is_some() || asked == Some(turn.chain)))
             });
             new.for_each(|(turn, outcome)| records.settled(&self.key, turn, outcome, at));
             return true;

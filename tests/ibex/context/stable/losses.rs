@@ -90,6 +90,31 @@ async fn a_record_that_the_store_refuses_costs_no_other_one() {
     assert_eq!(scene.rotations("state_lost"), 0);
 }
 
+#[tokio::test]
+async fn a_turn_that_was_first_seen_in_the_middle_has_a_row_once_it_is_asked_about() {
+    let scene = Scene::new().await;
+    let mut talk = scene.talk("trip");
+    talk.ask(&scene, "Good morning.").await;
+    // The client's window slides: the new first message is settled with nothing, as one among others.
+    let mut later = scene.talk("trip");
+    for text in [
+        says("user", QUESTION),
+        says("assistant", "Yes."),
+        says("user", "And then?"),
+    ] {
+        later.push(text);
+    }
+    later.send(&scene).await;
+    let mut back = scene.talk("trip");
+    back.push(says("user", QUESTION));
+    let first = back.send(&scene).await;
+    scene.remember(SHED).await;
+    scene.lose_memory().await;
+    let again = back.send(&scene).await;
+    assert_eq!(again.epoch(), first.epoch());
+    assert_eq!(again.messages(), first.messages());
+}
+
 /// A provider whose prompts are thrice as long as they look.
 fn verbose() -> impl Fn(&crate::support::Received) -> Script + Send + Sync {
     |request| {
