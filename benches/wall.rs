@@ -464,7 +464,7 @@ impl MemoryStore for Notes {
         Err(READ_ONLY)
     }
 
-    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+    async fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
         Err(READ_ONLY)
     }
 

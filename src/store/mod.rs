@@ -192,11 +192,12 @@ pub trait MemoryStore: Send + Sync {
         ids: &[MemoryId],
     ) -> Result<Vec<Memory>, StoreError>;
     /// The revision of the last change that took a memory of one of `partitions` out of circulation; 0 when there was none. It sees
-    /// what any process has committed before the call, is cheap enough for every request, and never waits for the writer.
+    /// what any process has committed before the call, is cheap enough for every request, and never waits for a writer. The answer is to be
+    /// used at once: what takes a memory out of circulation returns only when every answer that was asked before its commit has been given.
     ///
     /// # Errors
     /// When the store cannot tell: nothing that was frozen may be sent then.
-    fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError>;
+    async fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError>;
     /// How many active memories a partition holds.
     async fn count_memories(&self, partition: &PartitionKey) -> Result<u64, StoreError>;
 }

@@ -32,11 +32,11 @@ pub trait SessionStore: Send + Sync {
     async fn begin_run(&self) -> Result<bool, StoreError>;
     /// Notes that all records of the process are stored.
     async fn end_run(&self) -> Result<(), StoreError>;
-    /// Whether there is such a session. Cheap enough for every request that opens one, and never waits for the writer.
+    /// Whether there is such a session. Cheap enough for every request that opens one, and never waits for a writer.
     ///
     /// # Errors
     /// When the store cannot tell.
-    fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError>;
+    async fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError>;
     /// What a lane needs to be rendered again; nothing when it was never opened.
     async fn session_lane(&self, key: &LaneKey) -> Result<Option<LaneRecord>, StoreError>;
     /// A session with its lanes and its newest `turns` turns.

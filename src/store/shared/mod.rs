@@ -43,8 +43,6 @@ pub struct Sent {
     pub messages: usize,
     /// The client's chain after the last of them.
     pub link: ChainHash,
-    /// The chain up to its last user message, which it asked about.
-    pub asked: Option<ChainHash>,
     /// The client's system text and tools.
     pub client_prefix: ChainHash,
     /// Hash of what was sent.

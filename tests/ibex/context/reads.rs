@@ -96,7 +96,7 @@ impl MemoryStore for Recording {
         unreachable!("frozen memories are read from the service's own store")
     }
 
-    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+    async fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
         unreachable!("the service's own store is asked")
     }
 

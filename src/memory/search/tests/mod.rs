@@ -657,7 +657,7 @@ impl MemoryStore for Shelf {
     ) -> Result<Vec<Memory>, StoreError> {
         unused()
     }
-    fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
+    async fn forget_fence(&self, _: &[PartitionKey]) -> Result<i64, StoreError> {
         unused()
     }
     async fn count_memories(&self, _: &PartitionKey) -> Result<u64, StoreError> {

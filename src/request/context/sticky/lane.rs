@@ -170,7 +170,7 @@ impl Work<'_> {
     /// Renders the stored lane again, where that is possible.
     async fn restore(&self) -> Result<Stored, StoreError> {
         let store = &self.app.store;
-        if !store.knows_session(&self.owner)? {
+        if !store.knows_session(&self.owner).await? {
             return Ok(Stored::Nothing);
         }
         let records = &self.app.sessions.records;
@@ -180,7 +180,7 @@ impl Work<'_> {
         };
         let partitions = self.key.session.partitions();
         // Before the memories are read: what is forgotten after that is found by the seal.
-        let checked = store.forget_fence(&partitions)?;
+        let checked = store.forget_fence(&partitions).await?;
         let ids = all_ids(&record);
         let found = store.memories_by_id(&partitions, &ids).await?;
         let mut memories: Memories = found

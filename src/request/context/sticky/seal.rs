@@ -1,7 +1,8 @@
 //! The seal: the last thing before a handoff. What was forgotten by then does not go out.
 //!
-//! The store's revision of forgotten memories is read after everything else; nothing is awaited between that look and the bytes that are
-//! handed over. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.
+//! The store's revision of forgotten memories is read after everything else; nothing is awaited between the answer and the bytes that are
+//! handed over. A store that is reached over a network lets a `DELETE` return only when no answer that was asked before it is in use any
+//! more. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Frozen {
                 self.note_sent(app, chain).await;
             }
             // From here to the handoff nothing waits.
-            if self.ids().is_empty() || self.is_current(app) {
+            if self.ids().is_empty() || self.is_current(app).await {
                 return self.sealed(app, envelope, events, keep);
             }
         }
@@ -77,8 +78,9 @@ impl Frozen {
     }
 
     /// Whether nothing that could be in this request was forgotten since it was checked.
-    fn is_current(&self, app: &App) -> bool {
-        let fence = app.store.forget_fence(&self.key.session.partitions());
+    async fn is_current(&self, app: &App) -> bool {
+        let partitions = self.key.session.partitions();
+        let fence = app.store.forget_fence(&partitions).await;
         fence.is_ok_and(|fence| fence <= self.checked)
     }
 
@@ -90,7 +92,7 @@ impl Frozen {
         }
         let partitions = self.key.session.partitions();
         let failed = |_| "fence=error";
-        let fence = app.store.forget_fence(&partitions).map_err(failed)?;
+        let fence = app.store.forget_fence(&partitions).await.map_err(failed)?;
         let cache = &app.sessions.cache;
         // What is new came from the index, which knew of everything up to this revision when it was asked.
         let new_is_current = self.new_memories() == 0 || fence <= self.known;
@@ -267,7 +269,6 @@ impl Frozen {
         let note = Sent {
             messages,
             link: *link,
-            asked: chain.turns().last().map(|turn| turn.chain),
             client_prefix: chain.client_prefix(),
             sent,
             epoch: self.opening.epoch,

@@ -96,7 +96,7 @@ impl Work<'_> {
         if won {
             self.replaced(&composed.opening, &composed.change);
         }
-        let fresh: Vec<usize> = missing.iter().map(|(turn, _)| turn.message).collect();
+        let fresh = fresh(&standing.held, &composed.turns);
         let last = standing.held.last.as_ref();
         let (opening, change) = (&composed.opening, &composed.change);
         let noting = self.note(opening, change, last, &composed.turns, &fresh);
@@ -139,8 +139,7 @@ impl Work<'_> {
         }
     }
 
-    /// What happened, for the store. `fresh` are the messages of the turns that were not settled before. Answers
-    /// whether the session has rows.
+    /// What happened, for the store. `fresh` are the messages of the turns that need a row. Answers whether the session has rows.
     async fn note(
         &self,
         held: &Arc<Opening>,
@@ -164,15 +163,9 @@ impl Work<'_> {
         // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
         let unknown = unnamed && last.is_none();
         if !opens && !unknown && unrecorded.is_none() {
-            // A window that slides makes every turn in it a new one each time; those that have nothing need no row but the one asked about.
-            // That one may have been settled without a row by a request that went on from it, unless the last request asked about it too.
-            let asked = turns.last().map(|(turn, _)| turn.chain);
-            let asked_anew = asked.filter(|_| last.and_then(|last| last.asked) != asked);
-            let new = turns.iter().filter(|(turn, outcome)| {
-                let fresh = fresh.contains(&turn.message);
-                asked_anew == Some(turn.chain)
-                    || (fresh && (outcome.block().is_some() || asked == Some(turn.chain)))
-            });
+            let new = turns
+                .iter()
+                .filter(|(turn, _)| fresh.contains(&turn.message));
             new.for_each(|(turn, outcome)| records.settled(&self.key, turn, outcome, at));
             return true;
         }
@@ -197,6 +190,23 @@ fn missing(held: &Held, turns: &[(Turn, Outcome)]) -> Vec<(Turn, Outcome)> {
         .zip(known)
         .filter(|(_, known)| !known)
         .map(|(turn, _)| turn.clone())
+        .collect()
+}
+
+/// The messages of the turns that need a row. A window that slides makes every turn in it a new one each time: what is known by its anchor
+/// and has nothing is found again by that, and needs none unless it is asked about.
+fn fresh(held: &Held, turns: &[(Turn, Outcome)]) -> Vec<usize> {
+    let asked = turns.last().map(|(turn, _)| turn.message);
+    let needs_row = |turn: &Turn, outcome: &Outcome, known: &Known| match known {
+        Known::Chain(_) => false,
+        Known::Anchor(_) => outcome.block().is_some() || asked == Some(turn.message),
+        Known::No => true,
+    };
+    turns
+        .iter()
+        .zip(&held.turns)
+        .filter(|((turn, outcome), known)| needs_row(turn, outcome, known))
+        .map(|((turn, _), _)| turn.message)
         .collect()
 }
 

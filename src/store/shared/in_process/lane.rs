@@ -42,6 +42,8 @@ pub(super) struct LaneState {
     checked: i64,
     last: Option<Sent>,
     touched: Instant,
+    /// Whether it was rendered again from the store, which has no row of some turns that got nothing.
+    restored: bool,
 }
 
 impl LaneState {
@@ -53,6 +55,7 @@ impl LaneState {
             checked: 0,
             last: None,
             touched: Instant::now(),
+            restored: false,
         }
     }
 
@@ -62,6 +65,10 @@ impl LaneState {
 
     pub(super) fn idle_since(&self) -> Instant {
         self.touched
+    }
+
+    pub(super) fn mark_restored(&mut self) {
+        self.restored = true;
     }
 
     pub(super) fn opening(&self) -> Option<&Arc<Opening>> {
@@ -117,7 +124,19 @@ impl LaneState {
                 }
             }
         }
+        if self.restored && known.last() == Some(&Known::No) && self.had_nothing(turns, last) {
+            known.pop();
+            known.push(Known::Anchor(Outcome::Nothing));
+        }
         known
+    }
+
+    /// Whether a turn with this anchor is settled with nothing: in a restored lane it may be this very one. Taken for another one it would
+    /// get a block, and where it was sent before, it was sent without.
+    fn had_nothing(&self, turns: &[Turn], last: &Turn) -> bool {
+        let found = self.candidates(turns, std::slice::from_ref(last));
+        let mut candidates = found.get(&last.anchor).into_iter().flatten();
+        candidates.any(|(_, outcome)| **outcome == Outcome::Nothing)
     }
 
     /// The settled turns with the anchors of `wanted` that are on none of the request's own chains, the newest first.

@@ -131,6 +131,7 @@ impl SessionCache for InProcess {
                 return Ok(());
             }
             let nonce_epoch = opening.nonce_epoch;
+            lane.mark_restored();
             lane.open(opening);
             lane.settle(nonce_epoch, turns).map(drop)
         })

@@ -283,7 +283,6 @@ async fn notes_are_kept_with_a_lane_and_make_none() {
     let sent = Sent {
         messages: 1,
         link: ChainHash::from_bytes([1; 16]),
-        asked: Some(ChainHash::from_bytes([4; 16])),
         client_prefix: ChainHash::from_bytes([2; 16]),
         sent: ChainHash::from_bytes([3; 16]),
         epoch: 1,

@@ -105,7 +105,7 @@ impl MemoryStore for SqliteStore {
         .await
     }
 
-    fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError> {
+    async fn forget_fence(&self, partitions: &[PartitionKey]) -> Result<i64, StoreError> {
         self.fences.newest(partitions)
     }
 

@@ -56,7 +56,7 @@ impl SessionStore for SqliteStore {
         .await
     }
 
-    fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError> {
+    async fn knows_session(&self, key: &SessionKey) -> Result<bool, StoreError> {
         self.fences.knows_session(key)
     }
 

@@ -24,8 +24,9 @@ async fn forget(store: &SqliteStore, memory: &Memory) -> i64 {
     store.revision().await.unwrap()
 }
 
-fn fence(store: &SqliteStore, partition: &PartitionKey) -> i64 {
-    store.forget_fence(std::slice::from_ref(partition)).unwrap()
+async fn fence(store: &SqliteStore, partition: &PartitionKey) -> i64 {
+    let partition = std::slice::from_ref(partition);
+    store.forget_fence(partition).await.unwrap()
 }
 
 #[tokio::test]
@@ -40,25 +41,29 @@ async fn a_fence_is_the_revision_of_the_last_forgetting_of_its_partition() {
         stored(&store, &ann, "coffee").await,
     );
     let third = stored(&store, &shared, "milk").await;
-    assert_eq!(fence(&store, &ann), 0, "writing raises none");
+    assert_eq!(fence(&store, &ann).await, 0, "writing raises none");
     let at_first = forget(&store, &first).await;
-    assert_eq!(fence(&store, &ann), at_first);
+    assert_eq!(fence(&store, &ann).await, at_first);
     for other in [&shared, &bob, &elsewhere] {
-        assert_eq!(fence(&store, other), 0, "{other:?}");
+        assert_eq!(fence(&store, other).await, 0, "{other:?}");
     }
     let at_second = forget(&store, &second).await;
     assert!(at_second > at_first);
-    assert_eq!(fence(&store, &ann), at_second);
+    assert_eq!(fence(&store, &ann).await, at_second);
     let at_third = forget(&store, &third).await;
     let both = [shared.clone(), ann.clone()];
-    assert_eq!(store.forget_fence(&both).unwrap(), at_third, "the newest");
-    assert_eq!(fence(&store, &ann), at_second);
-    assert_eq!(store.forget_fence(&[]).unwrap(), 0);
+    assert_eq!(
+        store.forget_fence(&both).await.unwrap(),
+        at_third,
+        "the newest"
+    );
+    assert_eq!(fence(&store, &ann).await, at_second);
+    assert_eq!(store.forget_fence(&[]).await.unwrap(), 0);
     // Nothing was forgotten: the fence stays.
     let again = store.forget_memory(&both, first.id, time(2)).await;
     assert_eq!(again.unwrap(), None);
     stored(&store, &ann, "water").await;
-    assert_eq!(fence(&store, &ann), at_second);
+    assert_eq!(fence(&store, &ann).await, at_second);
 }
 
 #[tokio::test]
@@ -68,11 +73,15 @@ async fn another_handle_sees_a_forgetting_at_once() {
     let own = new_partition(&other).await;
     for content in ["tea", "coffee", "milk"] {
         let written = stored(&other, &own, content).await;
-        let before = fence(&server, &own);
-        assert_eq!(fence(&server, &own), before, "asked twice, as it is kept");
+        let before = fence(&server, &own).await;
+        assert_eq!(
+            fence(&server, &own).await,
+            before,
+            "asked twice, as it is kept"
+        );
         let revision = forget(&other, &written).await;
         assert!(revision > before);
-        assert_eq!(fence(&server, &own), revision);
+        assert_eq!(fence(&server, &own).await, revision);
     }
 }
 
@@ -86,9 +95,9 @@ async fn a_fence_is_told_while_the_write_lock_is_held() {
     writer
         .execute_batch("BEGIN IMMEDIATE; UPDATE forget_fences SET revision = 999")
         .unwrap();
-    assert_eq!(fence(&store, &own), revision, "not committed");
+    assert_eq!(fence(&store, &own).await, revision, "not committed");
     writer.execute_batch("COMMIT").unwrap();
-    assert_eq!(fence(&store, &own), 999);
+    assert_eq!(fence(&store, &own).await, 999);
 }
 
 #[tokio::test]
@@ -98,9 +107,12 @@ async fn fences_outlive_the_process_and_a_closed_store_tells_none() {
     let own = new_partition(&store).await;
     let revision = forget(&store, &stored(&store, &own, "tea").await).await;
     store.close().await.unwrap();
-    let closed = store.forget_fence(std::slice::from_ref(&own)).unwrap_err();
+    let closed = store
+        .forget_fence(std::slice::from_ref(&own))
+        .await
+        .unwrap_err();
     assert!(matches!(closed, StoreError::Unavailable(_)));
-    assert_eq!(fence(&files.open(), &own), revision);
+    assert_eq!(fence(&files.open(), &own).await, revision);
 }
 
 #[tokio::test]
@@ -113,9 +125,9 @@ async fn more_partitions_than_are_kept_are_all_told() {
         .map(|n| of_user(&own, &format!("user-{n}")))
         .collect();
     many.push(own.clone());
-    assert_eq!(store.forget_fence(&many).unwrap(), revision);
-    assert_eq!(store.forget_fence(&many).unwrap(), revision);
-    assert_eq!(fence(&store, &many[0]), 0);
+    assert_eq!(store.forget_fence(&many).await.unwrap(), revision);
+    assert_eq!(store.forget_fence(&many).await.unwrap(), revision);
+    assert_eq!(fence(&store, &many[0]).await, 0);
 }
 
 #[tokio::test]

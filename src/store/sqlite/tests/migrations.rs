@@ -87,9 +87,15 @@ async fn a_file_of_the_first_version_keeps_its_rows() {
         (1, memory, "tea")
     );
     assert_eq!(store.revision().await.unwrap(), 40);
-    assert_eq!(store.forget_fence(std::slice::from_ref(&own)).unwrap(), 0);
     assert_eq!(
-        store.forget_fence(&[own.clone(), ann]).unwrap(),
+        store
+            .forget_fence(std::slice::from_ref(&own))
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        store.forget_fence(&[own.clone(), ann]).await.unwrap(),
         8,
         "the newest tombstone"
     );

@@ -91,11 +91,11 @@ async fn a_record_that_the_store_refuses_costs_no_other_one() {
 }
 
 #[tokio::test]
-async fn a_turn_that_was_first_seen_in_the_middle_has_a_row_once_it_is_asked_about() {
+async fn a_turn_that_was_sent_without_a_block_has_none_after_a_loss() {
     let scene = Scene::new().await;
     let mut talk = scene.talk("trip");
     talk.ask(&scene, "Good morning.").await;
-    // The client's window slides: the new first message is settled with nothing, as one among others.
+    // The client's window slides: its new first turn is settled with nothing, as one among others.
     let mut later = scene.talk("trip");
     for text in [
         says("user", QUESTION),
@@ -104,15 +104,15 @@ async fn a_turn_that_was_first_seen_in_the_middle_has_a_row_once_it_is_asked_abo
     ] {
         later.push(text);
     }
-    later.send(&scene).await;
-    let mut back = scene.talk("trip");
-    back.push(says("user", QUESTION));
-    let first = back.send(&scene).await;
+    let sent = later.send(&scene).await;
     scene.remember(SHED).await;
     scene.lose_memory().await;
-    let again = back.send(&scene).await;
-    assert_eq!(again.epoch(), first.epoch());
-    assert_eq!(again.messages(), first.messages());
+    let mut back = scene.talk("trip");
+    back.push(says("user", QUESTION));
+    let alone = back.send(&scene).await;
+    assert_eq!(alone.counts(), ("0", "0"));
+    assert_extends(&sent, &later.ask(&scene, "And now?").await);
+    assert!(scene.kept_the_law());
 }
 
 /// A provider whose prompts are thrice as long as they look.
