@@ -19,6 +19,8 @@ const SHORT: &[(&str, &str, Form)] = &[
     ("OPENAI_BASE_URL", "providers.openai.base_url", Form::Plain),
     ("OPENAI_API_KEY", "providers.openai.api_key", Form::Plain),
     ("IBEX_ENV", "env", Form::Plain),
+    ("POSTGRES_DSN", "postgres.url", Form::Plain),
+    ("REDIS_URL", "redis.urls", Form::Plain),
     ("IBEX_LOG_LEVEL", "log.level", Form::Plain),
     (
         "IBEX_CONTEXT_DEADLINE_MS",
@@ -74,11 +76,8 @@ pub(super) struct FromEnv {
 /// The variables of this process that concern the configuration. The only place that reads the process environment.
 #[must_use]
 pub fn process_env() -> Variables {
-    let ours = |name: &str| {
-        name.starts_with("IBEX_")
-            || NOT_SERVED.iter().any(|(other, _)| *other == name)
-            || SHORT.iter().any(|(short, ..)| *short == name)
-    };
+    let ours =
+        |name: &str| name.starts_with("IBEX_") || SHORT.iter().any(|(short, ..)| *short == name);
     std::env::vars_os()
         .filter_map(|(name, value)| {
             Some((
@@ -90,18 +89,6 @@ pub fn process_env() -> Variables {
         .collect()
 }
 
-/// Variables that ask for an engine this version does not have. Whoever sets one believes that data goes there.
-const NOT_SERVED: [(&str, &str); 2] = [
-    (
-        "POSTGRES_DSN",
-        "PostgreSQL is not supported; everything is kept in store.path",
-    ),
-    (
-        "REDIS_URL",
-        "Redis is not supported; rates and caches are this process's own",
-    ),
-];
-
 /// The variable's value; an empty one counts as unset.
 pub(super) fn set<'a>(env: &'a Variables, name: &str) -> Option<&'a str> {
     env.get(name)
@@ -111,13 +98,6 @@ pub(super) fn set<'a>(env: &'a Variables, name: &str) -> Option<&'a str> {
 
 pub(super) fn read(schema: &Schema, env: &Variables) -> FromEnv {
     let mut found = FromEnv::default();
-    for (name, consequence) in NOT_SERVED {
-        if set(env, name).is_some() {
-            found
-                .warnings
-                .push(format!("{name} is ignored: {consequence}"));
-        }
-    }
     for (name, path, form) in SHORT {
         let Some(text) = set(env, name) else { continue };
         let path: Vec<String> = path.split('.').map(str::to_owned).collect();

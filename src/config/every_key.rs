@@ -10,8 +10,8 @@ use crate::tokens::Family;
 use super::{
     AuthConfig, AuthStyle, CaptureConfig, Config, ContextConfig, Effect, EmbedderConfig,
     Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig,
-    ModelConfig, PolicyConfig, ProviderConfig, RateLimitConfig, RecallPlace, RuleConfig,
-    ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
+    ModelConfig, PolicyConfig, PostgresConfig, ProviderConfig, RateLimitConfig, RecallPlace,
+    RedisConfig, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -23,6 +23,16 @@ pub(super) fn every_key() -> Config {
         server: ServerConfig::default(),
         log: LogConfig::default(),
         store: StoreConfig::default(),
+        postgres: PostgresConfig {
+            url: some_text(),
+            url_file: Some("url".into()),
+            ..PostgresConfig::default()
+        },
+        redis: RedisConfig {
+            urls: vec![String::new()],
+            urls_file: Some("urls".into()),
+            ..RedisConfig::default()
+        },
         keys: KeysConfig {
             token_digest: some_text(),
             session: some_text(),
@@ -122,6 +132,8 @@ fn rate_limit() -> RateLimitConfig {
         default_rpm: 1,
         default_tpm: Some(1),
         default_streams: Some(1),
+        redis_outage: Some(super::RedisOutage::Local),
+        replicas: 1,
         global: level,
         org: level,
         agent: level,

@@ -16,7 +16,12 @@ pub struct RateLimitConfig {
     /// Streams open at once at every level that sets nothing else; unset = not limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_streams: Option<u32>,
-    /// The whole process.
+    /// What a replica does while the shared rates cannot be asked; unset, `local` in development and `refuse` elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_outage: Option<RedisOutage>,
+    /// `local`: the number of replicas, each of which then allows its share.
+    pub replicas: u32,
+    /// The whole service: this process, or with Redis all replicas together.
     pub global: LimitOverride,
     /// Each organisation.
     pub org: LimitOverride,
@@ -34,6 +39,8 @@ impl Default for RateLimitConfig {
             default_rpm: 6_000,
             default_tpm: None,
             default_streams: Some(1_000),
+            redis_outage: None,
+            replicas: 1,
             global: LimitOverride::default(),
             org: LimitOverride::default(),
             agent: LimitOverride::default(),
@@ -41,6 +48,16 @@ impl Default for RateLimitConfig {
             ids: BTreeMap::new(),
         }
     }
+}
+
+/// What happens to requests while the rates that replicas share cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RedisOutage {
+    /// They are refused with 503: no request goes uncounted.
+    Refuse,
+    /// Each replica counts by itself, with its share of every figure.
+    Local,
 }
 
 /// Figures of one level or one identifier; unset ones are inherited.

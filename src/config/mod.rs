@@ -31,6 +31,7 @@ mod policy;
 mod providers;
 mod server;
 mod session;
+mod shared;
 mod store;
 
 use serde::{Deserialize, Serialize};
@@ -44,7 +45,7 @@ pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use capture::CaptureConfig;
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use embedder::{EmbedderConfig, EmbedderKind};
-pub use limits::{LimitOverride, RateLimitConfig};
+pub use limits::{LimitOverride, RateLimitConfig, RedisOutage};
 pub use memory::{ClassifierConfig, MemoryConfig, PiiConfig, Uncertain};
 pub use policy::{Effect, PolicyConfig, RuleConfig};
 pub use providers::{
@@ -52,6 +53,7 @@ pub use providers::{
 };
 pub use server::{LogConfig, LogFormat, ServerConfig};
 pub use session::SessionConfig;
+pub use shared::{PostgresConfig, RedisConfig, RedisMode, SearchIn};
 pub use store::{KeysConfig, StoreConfig};
 
 /// OpenAI's own base URL.
@@ -82,6 +84,10 @@ pub struct Config {
     pub log: LogConfig,
     /// The durable store.
     pub store: StoreConfig,
+    /// PostgreSQL as the durable store.
+    pub postgres: PostgresConfig,
+    /// What replicas share.
+    pub redis: RedisConfig,
     /// Server keys.
     pub keys: KeysConfig,
     /// Credentials.

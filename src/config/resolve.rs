@@ -1,7 +1,11 @@
 //! From the configuration as written to the one in use: secret files are read, and defaults that depend on other keys follow them.
 
+use std::path::Path;
+
 use super::fault::Fault;
-use super::{Config, ContextConfig, EmbedderConfig, KeyConfig, Layout};
+use super::{
+    Config, ContextConfig, EmbedderConfig, KeyConfig, Layout, PostgresConfig, RedisConfig,
+};
 
 /// Time kept for ranking, packing and formatting when `context.timeout_ms` follows `context.deadline_ms`, in milliseconds.
 const AFTER_RETRIEVAL_MS: u64 = 5;
@@ -19,6 +23,8 @@ pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec
         }
     }
     faults.extend(read_embedder_key(&mut config.embedder));
+    faults.extend(read_postgres_url(&mut config.postgres));
+    faults.extend(read_redis_urls(&mut config.redis));
     faults
 }
 
@@ -74,15 +80,48 @@ fn read_embedder_key(embedder: &mut EmbedderConfig) -> Option<Fault> {
     if embedder.api_key.is_some() {
         return None;
     }
-    match std::fs::read_to_string(embedder.api_key_file.as_ref()?) {
+    match read(embedder.api_key_file.as_ref()?, "embedder.api_key_file") {
         Ok(text) => {
-            embedder.api_key = Some(text.trim().to_owned());
+            embedder.api_key = Some(text);
             embedder.api_key_file = None;
             None
         }
-        Err(error) => Some(Fault::new(
-            "embedder.api_key_file",
-            format!("the file cannot be read: {error}"),
-        )),
+        Err(fault) => Some(fault),
     }
+}
+
+/// The same for the database's URL, which holds its password.
+fn read_postgres_url(postgres: &mut PostgresConfig) -> Option<Fault> {
+    if postgres.url.is_some() {
+        return None;
+    }
+    match read(postgres.url_file.as_ref()?, "postgres.url_file") {
+        Ok(text) => {
+            postgres.url = Some(text);
+            postgres.url_file = None;
+            None
+        }
+        Err(fault) => Some(fault),
+    }
+}
+
+/// The same for the URLs of Redis, one a line.
+fn read_redis_urls(redis: &mut RedisConfig) -> Option<Fault> {
+    if !redis.urls.is_empty() {
+        return None;
+    }
+    match read(redis.urls_file.as_ref()?, "redis.urls_file") {
+        Ok(text) => {
+            redis.urls = text.split_whitespace().map(str::to_owned).collect();
+            redis.urls_file = None;
+            None
+        }
+        Err(fault) => Some(fault),
+    }
+}
+
+fn read(file: &Path, key: &str) -> Result<String, Fault> {
+    std::fs::read_to_string(file)
+        .map(|text| text.trim().to_owned())
+        .map_err(|error| Fault::new(key, format!("the file cannot be read: {error}")))
 }

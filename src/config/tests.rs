@@ -112,7 +112,7 @@ fn compare(known: &toml::Table, example: &toml::Table, path: &str, missing: &mut
 
 #[test]
 fn every_commented_key_of_the_example_has_a_valid_value() {
-    // The example shows both ways of naming keys; a real file has one of them.
+    // The example shows both ways of naming keys and URLs; a real file has one of them.
     let message = load_text(&whole_example(), &[]).unwrap_err();
     let keys: Vec<&str> = message
         .faults()
@@ -121,7 +121,12 @@ fn every_commented_key_of_the_example_has_a_valid_value() {
         .collect();
     assert_eq!(
         keys,
-        ["auth.issuers[0].jwks_url", "auth.issuers[0].keys[0]"]
+        [
+            "postgres.url_file",
+            "redis.urls_file",
+            "auth.issuers[0].jwks_url",
+            "auth.issuers[0].keys[0]"
+        ]
     );
 }
 

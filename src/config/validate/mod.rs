@@ -5,6 +5,7 @@ mod context;
 mod embedder;
 mod limits;
 mod providers;
+mod shared;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -19,6 +20,9 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     limits::server(&config.server, &mut faults);
     limits::timeouts(config, &mut faults);
     limits::rates(&config.rate_limit, &mut faults);
+    shared::outage(&config.rate_limit, &mut faults);
+    shared::postgres(config, &mut faults);
+    shared::redis(config, &mut faults);
     context::context(&config.context, &mut faults);
     context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);

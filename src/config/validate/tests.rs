@@ -481,3 +481,95 @@ fn an_embedder_that_cannot_work_is_refused() {
         assert!(fault.contains("--features onnx"), "{fault}");
     }
 }
+
+#[test]
+fn engines_that_replicas_share_are_held_to_what_can_work() {
+    let key = "[keys]\ntoken_digest = 'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='\n";
+    let postgres = "[postgres]\nurl = 'postgres://ibex@127.0.0.1/ibex'\n";
+    let redis = "[redis]\nurls = ['redis://127.0.0.1']\n";
+    let whole: Config = toml::from_str(&format!("{postgres}{redis}{key}")).unwrap();
+    assert_eq!(validate(&whole), []);
+    for (text, at, why) in [
+        (
+            format!("{postgres}{redis}"),
+            "keys.token_digest",
+            "every replica",
+        ),
+        (
+            format!("{key}[postgres]\nurl = 'mysql://x'"),
+            "postgres.url",
+            "postgres://",
+        ),
+        (
+            format!("{key}{postgres}role = 'a; b'"),
+            "postgres.role",
+            "lower-case",
+        ),
+        (
+            format!("{key}{postgres}max_connections = 1"),
+            "postgres.max_connections",
+            "at least 2",
+        ),
+        (
+            format!("{key}{postgres}fence_timeout_ms = 0"),
+            "postgres.fence_timeout_ms",
+            "no time",
+        ),
+        (
+            format!("{key}{postgres}ef_search = 2000"),
+            "postgres.ef_search",
+            "between",
+        ),
+        (
+            format!("{key}{postgres}url_file = 'f'"),
+            "postgres.url_file",
+            "which one",
+        ),
+        (
+            format!("{redis}urls_file = 'f'"),
+            "redis.urls_file",
+            "which ones",
+        ),
+        (
+            "[redis]\nurls = ['http://x']".to_owned(),
+            "redis.urls",
+            "redis://",
+        ),
+        (
+            format!("{redis}timeout_ms = 0"),
+            "redis.timeout_ms",
+            "no time",
+        ),
+        (format!("{redis}prefix = 'a:b'"), "redis.prefix", "letters"),
+        (
+            "[rate_limit]\nreplicas = 0".to_owned(),
+            "rate_limit.replicas",
+            "at least one",
+        ),
+        (
+            "[rate_limit]\nreplicas = 2".to_owned(),
+            "rate_limit.replicas",
+            "local",
+        ),
+        (
+            format!("env = 'production'\n{key}{postgres}"),
+            "redis.urls",
+            "every rate in full",
+        ),
+    ] {
+        let config: Config = toml::from_str(&text).unwrap();
+        let faults = validate(&config);
+        assert!(
+            faults.iter().any(|f| f.key == at && f.reason.contains(why)),
+            "{text}\n{faults:?}"
+        );
+    }
+}
+
+#[test]
+fn urls_of_engines_are_shown_to_nobody() {
+    let text =
+        "[postgres]\nurl = 'postgres://ibex:hush@db/ibex'\n[redis]\nurls = ['redis://:hush@cache']";
+    let config: Config = toml::from_str(text).unwrap();
+    assert!(!format!("{config:?}").contains("hush"));
+}
