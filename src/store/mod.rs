@@ -6,8 +6,9 @@
 pub mod sqlite;
 pub mod shared;
 pub mod keys;
+pub mod transfer;
 mod embeddings;
-mod files;
+pub(crate) mod files;
 mod refinery;
 mod sessions;
 mod types;
@@ -226,6 +227,7 @@ pub trait Store:
     + RefineryStore
     + SessionStore
     + ChangeFeed
+    + transfer::TransferStore
 {
 }
 
@@ -237,5 +239,6 @@ impl<T> Store for T where
         + RefineryStore
         + SessionStore
         + ChangeFeed
+        + transfer::TransferStore
 {
 }
