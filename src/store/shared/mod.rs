@@ -3,6 +3,7 @@
 //! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
 
 mod in_process;
+mod replies;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use crate::ids::MemoryId;
 use crate::session::{ChainHash, LaneKey, Opening, Outcome, Turn};
 
 pub use in_process::InProcess;
+pub use replies::{
+    COMPLETED, Claimed, Fingerprint, OwnReplies, Owner, PENDING, Replies, Reply, ReplyKey,
+};
 
 /// Why the cache has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
