@@ -3,6 +3,7 @@
 //! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
 
 mod in_process;
+pub mod redis;
 
 use std::fmt::Debug;
 use std::sync::Arc;
