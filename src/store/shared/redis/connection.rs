@@ -67,7 +67,7 @@ impl Source {
             .set_pipeline_buffer_size(QUEUED_CALLS);
         let client = match self {
             Self::Single(client) => client.clone(),
-            Self::Sentinel(clients) => primary(&mut *clients.lock().await).await?,
+            Self::Sentinel(clients) => primary(&mut clients.lock().await).await?,
             Self::Cluster(client) => return client.get_async_connection().await.map(Live::Many),
         };
         let connection = client.get_multiplexed_async_connection_with_config(&settings);
