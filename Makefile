@@ -11,14 +11,16 @@ SHELL         := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-comma   := ,
-section = @printf '\n==> %s\n' '$(1)'
-setup   = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
+comma    := ,
+section  = @printf '\n==> %s\n' '$(1)'
+services = tests/tools/services.sh
+setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance models onnx
+.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance models onnx services \
+        services-stop
 
 help: ## List the tasks
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The release profile without its link-time optimisation: nearly as fast to run, and much faster to build the first time.
 run: export CARGO_PROFILE_RELEASE_LTO := off
@@ -41,13 +43,21 @@ lint: ## Formatting and clippy, warnings as errors
 
 test: lint unit doc build config openapi chart sdk ## Everything that has to pass before a change is merged
 
-unit: ## Unit and integration tests
+unit: ## Unit and integration tests, with a PostgreSQL and a Redis of their own
 	$(call section,unit and integration tests)
-	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	@if ! $(services) env >/dev/null 2>&1; then trap '$(services) stop' EXIT; fi; \
+	urls=$$($(services) ensure); export $$urls; \
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --locked --no-fail-fast; \
 	else \
 	  $(CARGO) test --locked --no-fail-fast --lib --bins --tests; \
 	fi
+
+services: ## Start the PostgreSQL and the Redis of the tests, and print where they are
+	@$(services) ensure
+
+services-stop: ## Stop them
+	@$(services) stop
 
 doc: ## Examples in the documentation comments
 	$(call section,documentation tests)

@@ -19,8 +19,8 @@ apt_install() {
     return 1
   fi
   note "apt-get install $*"
-  apt-get update -qq >/dev/null
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  apt-get -o DPkg::Lock::Timeout=300 update -qq >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 # fingerprint FILE...: what an environment was made from.

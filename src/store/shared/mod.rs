@@ -4,6 +4,7 @@
 
 mod matching;
 mod in_process;
+pub mod redis;
 
 use std::fmt::Debug;
 use std::sync::Arc;
