@@ -9,7 +9,9 @@ use crate::session::{Anchor, ChainHash, Outcome, Turn};
 
 /// Settled turns that a lane keeps; beyond it the oldest half goes. A history that long has left every model's window.
 pub(super) const MOST_TURNS: usize = 8_192;
-/// Settled turns with one anchor that are looked at: the same short answer is given often.
+/// Settled turns with one anchor that may be found by it, the newest: the same short answer is given often.
+pub(super) const MOST_WITH_ANCHOR: usize = 64;
+/// Of these, the ones that are looked at for one request.
 pub(super) const MOST_CANDIDATES: usize = 16;
 
 /// Settled turns by their anchors, with their numbers in the order of settling.
@@ -26,8 +28,8 @@ pub(super) trait SettledTurns {
     /// What the turn with this chain got.
     fn outcome(&self, chain: &ChainHash) -> Option<&Outcome>;
 
-    /// The settled turns with the anchors of `wanted` that are on none of the chains of `turns`, the newest [`MOST_CANDIDATES`] of each
-    /// anchor, newest first.
+    /// Of the newest [`MOST_WITH_ANCHOR`] settled turns with each anchor of `wanted`: those that are on none of the chains of `turns`, the
+    /// newest [`MOST_CANDIDATES`] of each anchor, newest first.
     fn candidates(&self, turns: &[Turn], wanted: &[Turn]) -> Candidates<'_>;
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use super::super::matching::{self, Candidates, MOST_CANDIDATES, MOST_TURNS, SettledTurns};
+use super::super::matching::{
+    self, Candidates, MOST_CANDIDATES, MOST_TURNS, MOST_WITH_ANCHOR, SettledTurns,
+};
 use super::super::{BlockFate, CacheError, Held, Sent};
 use crate::session::{Anchor, ChainHash, Enveloped, Opening, Outcome, Turn};
 
@@ -215,20 +217,27 @@ impl SettledTurns for LaneState {
         self.turns.get(chain).map(|settled| &settled.outcome)
     }
 
-    fn candidates(&self, turns: &[Turn], wanted: &[Turn]) -> Candidates<'_> {
+    fn candidates<'l>(&'l self, turns: &[Turn], wanted: &[Turn]) -> Candidates<'l> {
         let wanted: HashSet<Anchor, RandomState> = wanted.iter().map(|t| t.anchor).collect();
         let on_chain: HashSet<ChainHash, RandomState> = turns.iter().map(|t| t.chain).collect();
-        let mut found = Candidates::default();
+        let mut found: HashMap<Anchor, Vec<(u64, &ChainHash, &Outcome)>, RandomState> =
+            HashMap::default();
         for (chain, settled) in &self.turns {
-            if wanted.contains(&settled.anchor) && !on_chain.contains(chain) {
-                let numbered = (settled.number, &settled.outcome);
+            if wanted.contains(&settled.anchor) {
+                let numbered = (settled.number, chain, &settled.outcome);
                 found.entry(settled.anchor).or_default().push(numbered);
             }
         }
-        for numbered in found.values_mut() {
-            numbered.sort_unstable_by_key(|(number, _)| Reverse(*number));
-            numbered.truncate(MOST_CANDIDATES);
-        }
-        found
+        let newest = |mut with_anchor: Vec<(u64, &ChainHash, &'l Outcome)>| {
+            with_anchor.sort_unstable_by_key(|(number, ..)| Reverse(*number));
+            with_anchor.truncate(MOST_WITH_ANCHOR);
+            let others = with_anchor
+                .iter()
+                .filter(|(_, c, _)| !on_chain.contains(*c));
+            let numbered = others.map(|(number, _, outcome)| (*number, *outcome));
+            numbered.take(MOST_CANDIDATES).collect()
+        };
+        let found = found.into_iter();
+        found.map(|(anchor, all)| (anchor, newest(all))).collect()
     }
 }

@@ -89,7 +89,10 @@ impl SharedDirectives {
         read: &SharedDirective,
     ) -> Result<(), Outage> {
         let key = self.0.redis().keys().directive(org, agent);
-        self.0.put(&key, read.revision, &written(read)).await.map(drop)
+        self.0
+            .put(&key, read.revision, &written(read))
+            .await
+            .map(drop)
     }
 
     /// Takes away what was read before `revision`: the agent's directive was changed by it.

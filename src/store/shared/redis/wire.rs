@@ -198,7 +198,11 @@ mod tests {
 
     #[test]
     fn a_number_has_one_spelling() {
-        for other in [&[0x80, 0x00][..], &[0xff; 11], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]] {
+        for other in [
+            &[0x80, 0x00][..],
+            &[0xff; 11],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+        ] {
             assert_eq!(Reader::new(other.to_vec().into()).number(), None);
         }
         let mut most = written(|w| w.number(u64::MAX));

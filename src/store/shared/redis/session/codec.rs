@@ -21,11 +21,8 @@ use crate::store::shared::Sent;
 /// The version of what is written. To be raised with every change of this file or of the scripts that an older program could not read.
 pub(super) const LAYOUT: u32 = 1;
 
-/// Bytes of a tag.
-const TAG: usize = 16;
-
-/// A block's tag, which is its name within the lane.
-pub(super) type BlockName = [u8; TAG];
+/// The tag of a value, which is its name within the lane.
+pub(super) type Name = [u8; 16];
 
 /// What a tag is of.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +39,11 @@ pub(super) struct Codec {
 }
 
 impl Codec {
+    /// The lane in short, for the process's own memory.
+    pub(super) fn lane(&self) -> Name {
+        self.tagger.tag(b"lane")
+    }
+
     /// The codec of a lane.
     pub(super) fn new(tagger: &Tagger, key: &LaneKey) -> Self {
         let SessionKey {
@@ -65,12 +67,12 @@ impl Codec {
         }
     }
 
-    fn tag(&self, kind: Kind, value: &[u8]) -> [u8; TAG] {
+    fn tag(&self, kind: Kind, value: &[u8]) -> Name {
         self.tagger.clone().of(&[kind as u8]).tag(value)
     }
 
-    /// Region A with its tag.
-    pub(super) fn opening(&self, opening: &Opening) -> Vec<u8> {
+    /// Region A, and its name.
+    pub(super) fn opening(&self, opening: &Opening) -> (Name, Vec<u8>) {
         let room = opening.head.json().len() + opening.line.len() + 256;
         let snapshot = opening.snapshot.as_ref().map_or(0, size);
         let mut out = Writer::with_room(room + snapshot);
@@ -87,13 +89,12 @@ impl Codec {
             enveloped(&mut out, snapshot);
         }
         let value = out.finish();
-        [&self.tag(Kind::Opening, &value)[..], &value].concat()
+        (self.tag(Kind::Opening, &value), value)
     }
 
-    /// Region A, if it is this lane's and whole.
-    pub(super) fn read_opening(&self, tagged: Bytes) -> Option<Opening> {
-        let (tag, value) = split(tagged)?;
-        if tag != self.tag(Kind::Opening, &value) {
+    /// The Region A of this name, if these bytes are it.
+    pub(super) fn read_opening(&self, name: &Name, value: Bytes) -> Option<Opening> {
+        if *name != self.tag(Kind::Opening, &value) {
             return None;
         }
         let mut from = Reader::new(value);
@@ -117,7 +118,7 @@ impl Codec {
     }
 
     /// A block, and its name.
-    pub(super) fn block(&self, block: &Block) -> (BlockName, Vec<u8>) {
+    pub(super) fn block(&self, block: &Block) -> (Name, Vec<u8>) {
         let recall = block.recall().map_or(0, size);
         let state = block.state().map_or(0, |s| s.json.len());
         let mut out = Writer::with_room(recall + state + 64);
@@ -138,7 +139,7 @@ impl Codec {
     }
 
     /// The block of this name, if these bytes are it.
-    pub(super) fn read_block(&self, name: &BlockName, value: Bytes) -> Option<Block> {
+    pub(super) fn read_block(&self, name: &Name, value: Bytes) -> Option<Block> {
         if *name != self.tag(Kind::Block, &value) {
             return None;
         }
@@ -189,11 +190,6 @@ pub(super) fn read_sent(value: Bytes) -> Option<Sent> {
         },
     };
     from.whole(sent)
-}
-
-fn split(mut tagged: Bytes) -> Option<([u8; TAG], Bytes)> {
-    let value = (tagged.len() >= TAG).then(|| tagged.split_off(TAG))?;
-    Some((tagged.as_ref().try_into().ok()?, value))
 }
 
 /// About what it takes.

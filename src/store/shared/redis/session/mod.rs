@@ -5,51 +5,55 @@
 //! bears a token, and what bears one's own token is one's own.
 //!
 //! ```text
-//! lua/     lane (what a lane is), read, put (open, restore, settle), rotate, note (checked, sent, damaged)
-//! codec    frozen text as tagged bytes        reply    answers, read
+//! lua/     lane (what a lane is), put (open, restore, settle), rotate, note (checked, sent, damaged)
+//! codec    frozen text as values whose names follow from their content
+//! look     what a lane says: numbers, hashes, names
+//! seen     values that this process knows by their names
 //! ```
 //!
-//! Nothing is kept in the process: an answer is what Redis holds at that moment. Frozen text is users' text; it is in Redis, and never in an
-//! error or a log. What Redis loses is rendered again from the store. A failover may also lose the newest writes of a lane that is otherwise
-//! there; only replication that waits (`min-replicas-to-write`, a managed Redis that does) keeps them.
+//! A request costs one round trip to read its lane, one more where it meets text that this process has not seen yet, and one more where turns
+//! have to be found by their anchors. Frozen text is users' text: it is in Redis, and never in an error or a log.
+//!
+//! What Redis loses is rendered again from the store. A failover may also lose the newest writes of a lane that is otherwise there: Redis
+//! answers before its replicas have what it was given, and waiting for them is a setting of the deployment.
 
 mod codec;
-mod reply;
+mod look;
+mod seen;
 #[cfg(test)]
 mod tests;
+mod writes;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use foldhash::fast::RandomState;
-use redis::Value;
+use redis::Pipeline;
 use uuid::Uuid;
 
 use super::keys::Key;
 use super::{Outage, Redis, Script};
 use crate::config::SessionConfig;
-use crate::ids::MemoryId;
-use crate::session::{LaneKey, Opening, Outcome, SessionSecret, Tagger, Turn};
-use crate::store::shared::matching::{MOST_CANDIDATES, MOST_TURNS};
+use crate::session::{Anchor, LaneKey, Opening, Outcome, SessionSecret, Tagger, Turn};
 use crate::store::shared::{BlockFate, CacheError, Held, Sent, SessionCache};
 use crate::telemetry::RedisCall;
 
-use codec::{BlockName, Codec, LAYOUT};
-use reply::{Maker, Put, Unread, Whole};
+use codec::{Codec, LAYOUT, Name};
+use look::{Look, Maker, Unread, Values, Whole};
+use seen::Seen;
 
-/// How often a rotation that rewrites blocks looks at the lane again because a turn was settled meanwhile.
+/// How often a lane is looked at again because it changed meanwhile.
 const LOOKS: usize = 8;
 
-/// What a script is given besides the key.
+/// What a script or a command is given besides the key.
 type Args = Vec<Vec<u8>>;
 
 /// The cache of every replica that uses this Redis and has this session key.
 pub struct RedisSessions {
     redis: Redis,
     tagger: Tagger,
+    seen: Seen,
     /// In milliseconds.
     idle: u64,
     /// Tells this process's calls from those of others.
@@ -59,7 +63,6 @@ pub struct RedisSessions {
 }
 
 struct Scripts {
-    read: Script,
     put: Script,
     rotate: Script,
     note: Script,
@@ -82,25 +85,31 @@ impl fmt::Debug for RedisSessions {
     }
 }
 
-/// Turns as the scripts take them.
-struct Offered {
-    args: Args,
-    turns: Vec<(Option<BlockName>, Outcome)>,
+/// Why values could not be had.
+#[derive(Debug)]
+enum Miss {
+    /// One is not there any more: the lane has changed since it was looked at.
+    Gone,
+    /// One is not what its name says.
+    Damaged,
+    /// There is no answer.
+    Cache(CacheError),
 }
 
 impl RedisSessions {
-    /// The cache in `redis`. Values bear tags under `secret`, which every replica has to have.
+    /// The cache in `redis`. Values are tagged under `secret`, which every replica has to have. `settings` bound what this process keeps of
+    /// the values that it has seen.
     #[must_use]
     pub fn new(redis: Redis, settings: &SessionConfig, secret: &SessionSecret) -> Self {
         Self {
             redis,
             tagger: secret.tagger("frozen session"),
+            seen: Seen::new(settings),
             // A key that lives for no time at all would be gone in the middle of a script, and come back without an end.
             idle: settings.idle_s.saturating_mul(1_000).max(1_000),
             process: Uuid::new_v4(),
             calls: AtomicU64::new(0),
             scripts: Scripts {
-                read: script!("read"),
                 put: script!("put"),
                 rotate: script!("rotate"),
                 note: script!("note"),
@@ -122,114 +131,167 @@ impl RedisSessions {
         Codec::new(&self.tagger, lane)
     }
 
-    async fn run(
+    /// Runs a script, which answers with a word and what belongs to it.
+    async fn run<T: redis::FromRedisValue>(
         &self,
-        call: RedisCall,
         script: &Script,
         lane: &LaneKey,
         args: Args,
-    ) -> Result<Value, CacheError> {
+    ) -> Result<T, CacheError> {
         let all = [text(self.idle), text(LAYOUT)].into_iter().chain(args);
-        let all: Args = all.collect();
-        let keys = [self.key(lane)];
+        let (all, keys): (Args, _) = (all.collect(), [self.key(lane)]);
+        let call = RedisCall::SessionWrite;
         let answer = self.redis.script(call, script, &keys, all).await;
         answer.map_err(unavailable)
     }
 
-    async fn write(&self, script: &Script, lane: &LaneKey, args: Args) -> Result<Put, CacheError> {
-        let call = RedisCall::SessionWrite;
-        let answer = self.run(call, script, lane, args).await?;
-        reply::put(answer).map_err(unread)
+    /// What the lane says of `turns`, and of the turns with these anchors. It is a use of the lane.
+    async fn look(
+        &self,
+        lane: &LaneKey,
+        turns: &[Turn],
+        anchors: &[Anchor],
+    ) -> Result<Option<Look>, CacheError> {
+        let (key, mut asked) = (self.key(lane), Pipeline::new());
+        asked
+            .cmd("HMGET")
+            .arg(&key)
+            .arg(look::fields(turns, anchors));
+        asked.cmd("PEXPIRE").arg(&key).arg(self.idle);
+        let answer = self.redis.pipeline(RedisCall::SessionRead, &asked).await;
+        let (values, _): (Vec<Option<Vec<u8>>>, i64) = answer.map_err(unavailable)?;
+        match Look::read(values, turns, anchors) {
+            Ok(look) => Ok(look),
+            Err((Unread::Damaged, maker)) => {
+                self.drop_damaged(lane, maker).await?;
+                Ok(None)
+            }
+            Err((Unread::Newer, _)) => Err(unread(Unread::Newer)),
+        }
+    }
+
+    /// Region A and blocks by their names.
+    async fn values(
+        &self,
+        lane: &LaneKey,
+        opening: Option<Name>,
+        blocks: impl IntoIterator<Item = Name>,
+    ) -> Result<Values, Miss> {
+        let codec = self.codec(lane);
+        let mut values = Values {
+            opening: opening.and_then(|name| self.seen.opening(&codec, &name)),
+            ..Values::default()
+        };
+        let opening = opening.filter(|_| values.opening.is_none());
+        let mut unknown = Vec::new();
+        for name in blocks {
+            match self.seen.block(&codec, &name) {
+                Some(block) => drop(values.blocks.insert(name, block)),
+                None => unknown.push(name),
+            }
+        }
+        if opening.is_none() && unknown.is_empty() {
+            return Ok(values);
+        }
+        let names: Vec<Name> = opening.into_iter().chain(unknown).collect();
+        let fields: Args = names.iter().map(|n| [b"b", &n[..]].concat()).collect();
+        let asked = redis::cmd("HMGET").arg(self.key(lane)).arg(fields).take();
+        let found = self.redis.run(RedisCall::SessionRead, &asked).await;
+        let found: Vec<Option<Vec<u8>>> = found.map_err(|o| Miss::Cache(unavailable(o)))?;
+        for (name, value) in names.into_iter().zip(found) {
+            let value = value.ok_or(Miss::Gone)?;
+            if opening == Some(name) {
+                let read = codec.read_opening(&name, value.into());
+                let opening = Arc::new(read.ok_or(Miss::Damaged)?);
+                self.seen.keep_opening(&codec, name, &opening);
+                values.opening = Some(opening);
+            } else {
+                let block = codec.read_block(&name, value.into());
+                let block = Arc::new(block.ok_or(Miss::Damaged)?);
+                self.seen.keep_block(&codec, name, &block);
+                values.blocks.insert(name, block);
+            }
+        }
+        Ok(values)
+    }
+
+    /// All of the lane. It is no use of it.
+    async fn whole(&self, lane: &LaneKey) -> Result<(Whole, Values), CacheError> {
+        let asked = redis::cmd("HGETALL").arg(self.key(lane)).take();
+        let answer = self.redis.run(RedisCall::SessionRead, &asked).await;
+        let codec = self.codec(lane);
+        let (whole, maker) = match Whole::read(answer.map_err(unavailable)?) {
+            Ok(whole) => {
+                let maker = whole.maker.clone();
+                (whole, maker)
+            }
+            Err((Unread::Damaged, maker)) => return Err(self.damaged(lane, maker).await),
+            Err((Unread::Newer, _)) => return Err(unread(Unread::Newer)),
+        };
+        let mut values = Values::default();
+        for (name, value) in &whole.blocks {
+            let seen = self.seen.block(&codec, name);
+            let read = || codec.read_block(name, value.clone()).map(Arc::new);
+            let Some(block) = seen.or_else(read) else {
+                return Err(self.damaged(lane, maker).await);
+            };
+            values.blocks.insert(*name, block);
+        }
+        Ok((whole, values))
     }
 
     /// Takes a damaged lane away, unless it is another one by now. The store renders it again.
     async fn drop_damaged(&self, lane: &LaneKey, maker: Maker) -> Result<(), CacheError> {
         tracing::error!("a frozen session in Redis is damaged, or not ours; it is dropped");
-        let (script, call) = (&self.scripts.note, RedisCall::SessionWrite);
         let args = vec![b"damaged".to_vec(), maker];
-        self.run(call, script, lane, args).await.map(drop)
+        let answer = self.run::<String>(&self.scripts.note, lane, args);
+        answer.await.map(drop)
     }
 
-    async fn put(
-        &self,
-        lane: &LaneKey,
-        mode: &str,
-        (nonce_epoch, opening): (u32, Option<&Opening>),
-        turns: Vec<(Turn, Outcome)>,
-    ) -> Result<(Put, Vec<(Option<BlockName>, Outcome)>), CacheError> {
-        let codec = self.codec(lane);
-        let mut args = vec![
-            self.token(),
-            mode.into(),
-            text(nonce_epoch),
-            opening.map(|o| codec.opening(o)).unwrap_or_default(),
-            text(opening.map_or(0, |o| o.epoch)),
-            text(MOST_TURNS),
-        ];
-        let offered = offer(&codec, turns);
-        args.extend(offered.args);
-        let put = self.write(&self.scripts.put, lane, args).await?;
-        Ok((put, offered.turns))
-    }
-
-    async fn whole(&self, lane: &LaneKey) -> Result<Whole, CacheError> {
-        let cmd = redis::cmd("HGETALL").arg(self.key(lane)).take();
-        let answer = self.redis.run(RedisCall::SessionRead, &cmd).await;
-        let codec = self.codec(lane);
-        match Whole::read(answer.map_err(unavailable)?, &codec) {
-            Ok(whole) => Ok(whole),
-            Err((reason, maker)) => {
-                if reason == Unread::Damaged {
-                    self.drop_damaged(lane, maker).await?;
-                }
-                Err(unread(reason))
-            }
+    /// The same for a call that cannot go on without it.
+    async fn damaged(&self, lane: &LaneKey, maker: Maker) -> CacheError {
+        match self.drop_damaged(lane, maker).await {
+            Ok(()) => unread(Unread::Damaged),
+            Err(error) => error,
         }
-    }
-
-    /// The arguments of `rotate.lua` that say which blocks are written anew.
-    async fn swaps(&self, lane: &LaneKey, gone: &[MemoryId]) -> Result<Args, CacheError> {
-        let whole = self.whole(lane).await?;
-        let codec = self.codec(lane);
-        let (mut swaps, mut blocks) = (Args::new(), Args::new());
-        for (name, outcome) in whole.blocks.iter() {
-            let slim = outcome.without(gone);
-            if slim == *outcome {
-                continue;
-            }
-            swaps.push(name.to_vec());
-            match slim.block() {
-                None => swaps.push(Vec::new()),
-                Some(block) => {
-                    let (name, value) = codec.block(block);
-                    swaps.push(name.to_vec());
-                    blocks.extend([name.to_vec(), value]);
-                }
-            }
-        }
-        let mut args = vec![whole.maker, whole.settled, text(swaps.len() / 2)];
-        args.extend(swaps);
-        args.extend(blocks);
-        Ok(args)
     }
 }
 
 #[async_trait]
 impl SessionCache for RedisSessions {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError> {
-        let mut args = vec![text(MOST_CANDIDATES), text(turns.len())];
-        args.extend(turns.iter().map(|turn| turn.chain.as_bytes().to_vec()));
-        args.extend(turns.iter().map(|turn| turn.anchor.as_bytes().to_vec()));
-        let (script, call) = (&self.scripts.read, RedisCall::SessionRead);
-        let answer = self.run(call, script, key, args).await?;
-        match reply::held(answer, &self.codec(key), turns) {
-            Ok(held) => Ok(held),
-            Err((Unread::Damaged, maker)) => {
-                self.drop_damaged(key, maker).await?;
-                Ok(None)
+        let mut before: Option<Look> = None;
+        for _ in 0..LOOKS {
+            let Some(mut look) = self.look(key, turns, &[]).await? else {
+                return Ok(None);
+            };
+            let anchors = look.wanted(turns);
+            if !anchors.is_empty() {
+                // All of it once more: only what is read at once goes together.
+                match self.look(key, turns, &anchors).await? {
+                    Some(second) => look = second,
+                    None => return Ok(None),
+                }
             }
-            Err((Unread::Newer, _)) => Err(unread(Unread::Newer)),
+            match self.values(key, look.opening, look.blocks()).await {
+                Ok(values) => {
+                    let held = look.held(turns, &values);
+                    return held.map(Some).ok_or_else(|| unread(Unread::Damaged));
+                }
+                // A lane that has not changed meanwhile lacks what it should have.
+                Err(Miss::Gone) if before.as_ref() != Some(&look) => before = Some(look),
+                Err(Miss::Gone | Miss::Damaged) => {
+                    self.drop_damaged(key, look.maker).await?;
+                    return Ok(None);
+                }
+                Err(Miss::Cache(error)) => return Err(error),
+            }
         }
+        Err(contended())
     }
 
     async fn restore(
@@ -238,8 +300,9 @@ impl SessionCache for RedisSessions {
         opening: Arc<Opening>,
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<(), CacheError> {
-        let opened = (opening.nonce_epoch, Some(&*opening));
-        self.put(key, "restore", opened, turns).await.map(drop)
+        let nonce_epoch = opening.nonce_epoch;
+        let put = self.put(key, "restore", (nonce_epoch, Some(&opening)), turns);
+        put.await.map(drop)
     }
 
     async fn open(
@@ -248,13 +311,10 @@ impl SessionCache for RedisSessions {
         opening: Arc<Opening>,
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
-        let opened = (opening.nonce_epoch, Some(&*opening));
-        let (put, offered) = self.put(key, "open", opened, turns).await?;
-        let mut items = done(put)?;
-        let codec = self.codec(key);
-        let held = reply::opening(&mut items, &codec, &opening).map_err(unread)?;
-        let winners = reply::winners(items, &codec, &offered);
-        Ok((held, winners.ok_or_else(|| unread(Unread::Damaged))?))
+        let nonce_epoch = opening.nonce_epoch;
+        let put = self.put(key, "open", (nonce_epoch, Some(&opening)), turns);
+        let (held, settled) = put.await?;
+        Ok((held.unwrap_or(opening), settled))
     }
 
     async fn settle(
@@ -263,12 +323,9 @@ impl SessionCache for RedisSessions {
         nonce_epoch: u32,
         turns: Vec<(Turn, Outcome)>,
     ) -> Result<Vec<Outcome>, CacheError> {
-        let (put, offered) = self.put(key, "settle", (nonce_epoch, None), turns).await?;
-        let mut items = done(put)?;
-        // No Region A was offered, so none comes back.
-        drop(items.bytes());
-        let winners = reply::winners(items, &self.codec(key), &offered);
-        winners.ok_or_else(|| unread(Unread::Damaged))
+        let put = self.put(key, "settle", (nonce_epoch, None), turns);
+        let (_, settled) = put.await?;
+        Ok(settled)
     }
 
     async fn rotate(
@@ -278,99 +335,40 @@ impl SessionCache for RedisSessions {
         opening: Arc<Opening>,
         blocks: BlockFate,
     ) -> Result<Arc<Opening>, CacheError> {
-        let codec = self.codec(key);
-        let (token, tagged) = (self.token(), codec.opening(&opening));
-        for _ in 0..LOOKS {
-            let (fate, swaps) = match &blocks {
-                BlockFate::Keep => ("keep", Args::new()),
-                BlockFate::Drop => ("drop", Args::new()),
-                BlockFate::Without(gone) => ("swap", self.swaps(key, gone).await?),
-            };
-            let mut args = vec![
-                token.clone(),
-                text(from),
-                tagged.clone(),
-                text(opening.epoch),
-                text(opening.nonce_epoch),
-                fate.into(),
-            ];
-            args.extend(swaps);
-            match self.write(&self.scripts.rotate, key, args).await? {
-                Put::Done(mut items) => {
-                    return reply::opening(&mut items, &codec, &opening).map_err(unread);
-                }
-                Put::Rotated => return Err(CacheError::Rotated),
-                Put::Again => {}
-            }
-        }
-        Err(CacheError::Unavailable("the lane is contended".to_owned()))
+        self.replace(key, from, opening, &blocks).await
     }
 
     async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError> {
-        let whole = self.whole(key).await?;
-        match whole.turns() {
+        let (whole, values) = self.whole(key).await?;
+        match whole.turns(&values) {
             Some(turns) => Ok(turns),
-            None => {
-                self.drop_damaged(key, whole.maker).await?;
-                Err(unread(Unread::Damaged))
-            }
+            None => Err(self.damaged(key, whole.maker).await),
         }
     }
 
     async fn checked(&self, key: &LaneKey, revision: i64, turns: usize) -> Result<(), CacheError> {
         let args = vec![b"checked".to_vec(), text(revision), text(turns)];
-        let (script, call) = (&self.scripts.note, RedisCall::SessionWrite);
-        self.run(call, script, key, args).await.map(drop)
+        let answer = self.run::<String>(&self.scripts.note, key, args);
+        answer.await.map(drop)
     }
 
     async fn sent(&self, key: &LaneKey, sent: Sent) -> Result<(), CacheError> {
         let args = vec![b"sent".to_vec(), codec::sent(&sent)];
-        let (script, call) = (&self.scripts.note, RedisCall::SessionWrite);
-        self.run(call, script, key, args).await.map(drop)
+        let answer = self.run::<String>(&self.scripts.note, key, args);
+        answer.await.map(drop)
     }
 }
 
-/// Turns as `put.lua` takes them, each block once.
-fn offer(codec: &Codec, turns: Vec<(Turn, Outcome)>) -> Offered {
-    let mut args = vec![text(turns.len())];
-    let (mut blocks, mut seen) = (Args::new(), HashSet::<BlockName, RandomState>::default());
-    let mut offered = Vec::with_capacity(turns.len());
-    for (turn, outcome) in turns {
-        let block = outcome.block().map(|block| (codec.block(block), block.as_of()));
-        let message = u32::try_from(turn.message).unwrap_or(u32::MAX);
-        args.push(turn.chain.as_bytes().to_vec());
-        args.push([&message.to_be_bytes()[..], turn.anchor.as_bytes()].concat());
-        let Some(((name, value), as_of)) = block else {
-            args.extend([Vec::new(), Vec::new()]);
-            offered.push((None, outcome));
-            continue;
-        };
-        args.extend([name.to_vec(), text(as_of)]);
-        if seen.insert(name) {
-            blocks.extend([name.to_vec(), value]);
-        }
-        offered.push((Some(name), outcome));
-    }
-    args.extend(blocks);
-    Offered {
-        args,
-        turns: offered,
-    }
-}
-
-fn text(value: impl ToString) -> Vec<u8> {
+fn text(value: impl fmt::Display) -> Vec<u8> {
     value.to_string().into_bytes()
-}
-
-fn done(put: Put) -> Result<reply::Items, CacheError> {
-    match put {
-        Put::Done(items) => Ok(items),
-        Put::Rotated | Put::Again => Err(CacheError::Rotated),
-    }
 }
 
 fn unavailable(outage: Outage) -> CacheError {
     CacheError::Unavailable(outage.to_string())
+}
+
+fn contended() -> CacheError {
+    CacheError::Unavailable("the lane changes all the time".to_owned())
 }
 
 fn unread(reason: Unread) -> CacheError {

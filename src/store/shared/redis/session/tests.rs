@@ -58,21 +58,23 @@ fn opening() -> impl Strategy<Value = Opening> {
     let reason = prop::option::of(0..RotationReason::ALL.len());
     let snapshot = prop::option::of(enveloped());
     let parts = (numbers, ".{0,60}", ".{0,60}", snapshot, tally(), reason);
-    parts.prop_map(|((epoch, nonce_epoch, directive), head, line, snapshot, cost, reason)| {
-        let owner = Arc::new(lane().session);
-        Opening::new(OpeningParts {
-            nonce: SessionSecret::new(&[1; 32]).nonce(&owner, nonce_epoch),
-            owner,
-            epoch,
-            nonce_epoch,
-            directive,
-            head: Text::new(head),
-            line: line.into(),
-            snapshot,
-            cost,
-            reason: reason.map(|n| RotationReason::ALL[n]),
-        })
-    })
+    parts.prop_map(
+        |((epoch, nonce_epoch, directive), head, line, snapshot, cost, reason)| {
+            let owner = Arc::new(lane().session);
+            Opening::new(OpeningParts {
+                nonce: SessionSecret::new(&[1; 32]).nonce(&owner, nonce_epoch),
+                owner,
+                epoch,
+                nonce_epoch,
+                directive,
+                head: Text::new(head),
+                line: line.into(),
+                snapshot,
+                cost,
+                reason: reason.map(|n| RotationReason::ALL[n]),
+            })
+        },
+    )
 }
 
 fn state() -> impl Strategy<Value = StateDelta> {
@@ -111,7 +113,8 @@ proptest! {
     #[test]
     fn an_opening_is_read_as_it_was_written(opening in opening()) {
         let codec = codec_of(&lane());
-        let read = codec.read_opening(codec.opening(&opening).into()).unwrap();
+        let (name, value) = codec.opening(&opening);
+        let read = codec.read_opening(&name, value.into()).unwrap();
         prop_assert_eq!(read.sha256(), opening.sha256());
         let pieces = |o: &Opening| o.snapshot.as_ref().map(Enveloped::pieces);
         prop_assert_eq!(pieces(&read), pieces(&opening));
@@ -140,7 +143,8 @@ proptest! {
             bytes[at] ^= 1 << bit;
             Bytes::from(bytes)
         };
-        prop_assert_eq!(codec.read_opening(changed(codec.opening(&opening))), None);
+        let (name, value) = codec.opening(&opening);
+        prop_assert_eq!(codec.read_opening(&name, changed(value)), None);
         let (name, value) = codec.block(&block);
         prop_assert_eq!(codec.read_block(&name, changed(value.clone())), None);
         let name: [u8; 16] = changed(name.to_vec()).as_ref().try_into().unwrap();
@@ -150,9 +154,9 @@ proptest! {
     #[test]
     fn what_is_cut_off_is_noticed(opening in opening(), at: prop::sample::Index) {
         let codec = codec_of(&lane());
-        let mut bytes = codec.opening(&opening);
+        let (name, mut bytes) = codec.opening(&opening);
         bytes.truncate(at.index(bytes.len()));
-        prop_assert_eq!(codec.read_opening(bytes.into()), None);
+        prop_assert_eq!(codec.read_opening(&name, bytes.into()), None);
     }
 
     #[test]
@@ -175,16 +179,21 @@ fn a_value_belongs_to_its_lane_its_kind_and_the_server_s_key() {
     let (opening, block) = some((opening(), block()).boxed());
     let codec = codec_of(&lane());
     let (name, value) = codec.block(&block);
-    let (value, tagged) = (Bytes::from(value), Bytes::from(codec.opening(&opening)));
+    let (region, prefix) = codec.opening(&opening);
+    let (value, prefix) = (Bytes::from(value), Bytes::from(prefix));
     assert!(codec.read_block(&name, value.clone()).is_some());
-    assert!(codec.read_opening(tagged.clone()).is_some());
+    assert!(codec.read_opening(&region, prefix.clone()).is_some());
     let mut others: Vec<Codec> = others().iter().map(codec_of).collect();
     let foreign = SessionSecret::new(&[2; 32]).tagger("test");
     others.push(Codec::new(&foreign, &lane()));
     for other in others {
         assert_eq!(other.read_block(&name, value.clone()), None);
-        assert_eq!(other.read_opening(tagged.clone()), None);
+        assert_eq!(other.read_opening(&region, prefix.clone()), None);
+        assert_ne!(other.lane(), codec.lane());
     }
-    let as_opening = [&name[..], &value].concat();
-    assert_eq!(codec.read_opening(as_opening.into()), None);
+    assert_eq!(
+        codec.read_opening(&name, value),
+        None,
+        "a block is no opening"
+    );
 }
