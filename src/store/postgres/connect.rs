@@ -17,7 +17,7 @@ use crate::config::PostgresConfig;
 const STATEMENTS: usize = 256;
 
 /// Tables without content of tenants; every other one has to be protected.
-const OPEN_TABLES: &str = "'{orgs,feed,changes,session_runs,schema_steps}'";
+const OPEN_TABLES: &str = "'{orgs,feed,changes,session_runs,schema_steps,imports}'";
 
 /// The settings in the form in which they are used.
 #[derive(Debug, Clone)]

@@ -220,6 +220,11 @@ impl Link {
         self.end(answer, true).map(drop)
     }
 
+    /// Gives what is done from now on so much time.
+    pub(super) fn extend(&mut self, patience: Duration) {
+        self.until = Instant::now() + patience;
+    }
+
     /// Ends the transaction and keeps what it did.
     pub(super) async fn commit(mut self) -> Result<(), Fault> {
         let (until, _, conn) = self.start()?;

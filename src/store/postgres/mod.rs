@@ -7,6 +7,7 @@
 //! identity     directives     memories     refinery     sessions     feed       one trait each
 //! fences       what requests ask before a handoff               uses         use counts, written behind
 //! search       candidates for the cold branch                   vectors      indexes over vectors of a dimension
+//! transfer     the whole of it, out and in
 //! rows         columns to values                                error        engine errors to store errors
 //! ```
 //!
@@ -32,6 +33,7 @@ mod sessions;
 mod feed;
 mod search;
 mod vectors;
+mod transfer;
 mod error;
 
 use std::fmt;

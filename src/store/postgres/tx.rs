@@ -5,6 +5,8 @@
 //! notes, and the feed gets all of it at the end, in one statement that holds the whole feed until the commit: the order of locks is
 //! organisation, feed, everywhere, and a revision is never visible before a smaller one.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
@@ -32,6 +34,21 @@ pub(super) async fn snapshot(links: &Links, org: OrgId) -> Result<Link, Fault> {
     links
         .begin(&beginning(org, "REPEATABLE READ READ ONLY"))
         .await
+}
+
+/// [`snapshot`] for a walk through everything that an organisation has.
+pub(super) async fn long_snapshot(
+    links: &Links,
+    org: OrgId,
+    patience: Duration,
+) -> Result<Link, Fault> {
+    let begin = format!(
+        "{}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0",
+        beginning(org, "REPEATABLE READ READ ONLY")
+    );
+    let mut link = links.begin(&begin).await?;
+    link.extend(patience);
+    Ok(link)
 }
 
 /// A transaction that writes what the feed does not tell of.

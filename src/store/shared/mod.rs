@@ -2,8 +2,10 @@
 //!
 //! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
 
+mod matching;
 mod in_process;
 mod replies;
+pub mod redis;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -84,6 +86,11 @@ pub enum BlockFate {
 /// Frozen sessions. Every key carries organisation, agent and user.
 #[async_trait]
 pub trait SessionCache: Send + Sync + Debug {
+    /// Whether other processes put things into it as well: what this one knows of its own records says nothing of theirs then.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// What is held for `turns`; nothing when the lane is not known.
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError>;
 

@@ -51,8 +51,8 @@ pub struct Standing {
 /// A store that can be moved.
 #[async_trait]
 pub trait TransferStore: Send + Sync {
-    /// Sends every row of `orgs` (all there are, when none is named), organisation by organisation in the order of [`TABLES`], as the store
-    /// was at one moment. Answers the revision of that moment. Ends early, without an error, when nobody receives any more.
+    /// Sends every row of `orgs` (all there are, when none is named), organisation by organisation in the order of [`TABLES`], each
+    /// as it was at one moment. Answers a revision that no row's is above. Ends early, without an error, when nobody receives any more.
     async fn dump(&self, orgs: Vec<OrgId>, to: mpsc::Sender<Batch>) -> Result<i64, StoreError>;
 
     /// How far a load of `export` has come; nothing when none was begun.

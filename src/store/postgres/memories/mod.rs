@@ -25,7 +25,7 @@ use crate::store::{ChangeKind, ListFilter, ListPage, MemoryStore, StoreError};
 pub(super) use refined::{
     bury, held_back, insert_row, is_tombstoned, slot_mates, update_row, written_again,
 };
-pub(super) use row::{COLUMNS, FROM, Reader};
+pub(super) use row::{COLUMNS, FROM, Reader, members_of};
 
 #[async_trait]
 impl MemoryStore for PostgresStore {

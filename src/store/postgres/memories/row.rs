@@ -261,6 +261,12 @@ fn members(json: &RawValue) -> Vec<Uuid> {
         .collect()
 }
 
+/// [`members`] of an object's text.
+pub(in crate::store::postgres) fn members_of(json: &str) -> Vec<Uuid> {
+    let json: Option<&RawValue> = serde_json::from_str(json).ok();
+    json.map(members).unwrap_or_default()
+}
+
 /// The hash of a member by its name and its JSON text. However a text value is spelt in JSON, it has one hash.
 pub(super) fn member(name: &str, json: &str) -> Uuid {
     let text: Option<String> = serde_json::from_str(json).ok();
