@@ -88,7 +88,8 @@ impl Follower {
                 self.app.verifier.invalidate(&change.kind);
             }
             ChangeKind::Directive(org, agent) => {
-                self.app.cached_directives.invalidate(*org, *agent);
+                let at = Some(change.revision);
+                self.app.cached_directives.invalidate(*org, *agent, at);
             }
             ChangeKind::Everything => self.forget_everything(),
             ChangeKind::Memory(..) => {}

@@ -14,8 +14,11 @@ pub mod keys;
 mod wire;
 pub mod session;
 mod newest;
+mod replies;
 pub mod directives;
 pub mod hot;
+
+pub use replies::RedisReplies;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,54 @@
+//! What replicas share, as the configuration asks for it: over Redis where there is one, else in this process.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::session::SessionSecret;
+use crate::store::shared::redis::directives::SharedDirectives;
+use crate::store::shared::redis::session::RedisSessions;
+use crate::store::shared::redis::{Redis, RedisReplies};
+use crate::store::shared::{OwnReplies, Replies, SessionCache};
+use crate::tasks::Tasks;
+use crate::telemetry::Metrics;
+
+use super::StartError;
+
+/// The shared state of one application.
+pub(super) struct Engines {
+    /// The connection, where one is configured.
+    pub(super) redis: Option<Redis>,
+    /// Frozen sessions; nothing for the process's own.
+    pub(super) sessions: Option<Arc<dyn SessionCache>>,
+    /// Answers of keyed chat requests.
+    pub(super) replies: Arc<dyn Replies>,
+    /// Directives for when the store is away.
+    pub(super) directives: Option<Arc<SharedDirectives>>,
+}
+
+impl Engines {
+    /// Prepares them. No server is waited for: one that is away is an outage like any other.
+    pub(super) fn new(
+        config: &Config,
+        secret: &SessionSecret,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Result<Self, StartError> {
+        if config.redis.urls.is_empty() {
+            return Ok(Self {
+                redis: None,
+                sessions: None,
+                replies: Arc::new(OwnReplies::default()),
+                directives: None,
+            });
+        }
+        let redis = Redis::new(&config.redis, metrics.redis.clone(), tasks.clone())
+            .map_err(|e| StartError(e.to_string()))?;
+        let sessions = RedisSessions::new(redis.clone(), &config.session, secret);
+        Ok(Self {
+            sessions: Some(Arc::new(sessions)),
+            replies: Arc::new(RedisReplies::new(redis.clone(), secret)),
+            directives: Some(Arc::new(SharedDirectives::new(redis.clone(), secret))),
+            redis: Some(redis),
+        })
+    }
+}
