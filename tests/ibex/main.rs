@@ -19,3 +19,4 @@ mod context;
 mod memory_write;
 mod embedder;
 mod server;
+mod redis;
