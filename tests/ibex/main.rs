@@ -13,6 +13,7 @@
 
 mod support;
 mod house;
+mod services;
 mod cli;
 mod request_path;
 mod context;
@@ -20,3 +21,4 @@ mod memory_write;
 mod embedder;
 mod server;
 mod redis;
+mod store;
