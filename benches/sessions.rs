@@ -59,7 +59,11 @@ fn replica() -> RedisSessions {
         ..RedisConfig::default()
     };
     let redis = Redis::new(&config, RedisFigures::default(), Tasks::new()).unwrap();
-    RedisSessions::new(redis, &SessionConfig::default(), &SessionSecret::new(&[1; 32]))
+    RedisSessions::new(
+        redis,
+        &SessionConfig::default(),
+        &SessionSecret::new(&[1; 32]),
+    )
 }
 
 fn enveloped(first: u32, count: u32) -> Enveloped {
@@ -75,7 +79,12 @@ fn enveloped(first: u32, count: u32) -> Enveloped {
     };
     let elements: Vec<_> = (first..first + count).map(element).collect();
     let elements = Arc::new(Elements::new(&elements).unwrap());
-    Enveloped::new("<ibex_recall nonce=1234567890123456789012>", elements, "</ibex_recall>", cost)
+    Enveloped::new(
+        "<ibex_recall nonce=1234567890123456789012>",
+        elements,
+        "</ibex_recall>",
+        cost,
+    )
 }
 
 fn opening(owner: &Arc<SessionKey>) -> Arc<Opening> {
@@ -123,7 +132,11 @@ impl Times {
         self.0.sort_unstable();
         let at = |percent: usize| self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)];
         let us = |time: Duration| time.as_secs_f64() * 1e6;
-        println!("  {what:<34} p50 {:6.0} us   p99 {:6.0} us", us(at(50)), us(at(99)));
+        println!(
+            "  {what:<34} p50 {:6.0} us   p99 {:6.0} us",
+            us(at(50)),
+            us(at(99))
+        );
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ibex::ids::{AgentId, OrgId};
 use ibex::session::SessionSecret;
-use ibex::store::shared::redis::directives::{AgedDirective, KEPT, SharedDirective, SharedDirectives};
+use ibex::store::shared::redis::directives::{
+    AgedDirective, KEPT, SharedDirective, SharedDirectives,
+};
 use ibex::store::{DirectiveMode, DirectiveVersion};
 use jiff::Timestamp;
 
@@ -85,10 +87,7 @@ async fn another_replica_reads_what_one_has_put() {
     }
     let left = scene.raw.left(&scene.key).await;
     assert!((1..=600_000).contains(&left), "{left}");
-    let others = [
-        (OrgId::new(), scene.agent),
-        (scene.org, AgentId::new()),
-    ];
+    let others = [(OrgId::new(), scene.agent), (scene.org, AgentId::new())];
     for (org, agent) in others {
         assert!(scene.replicas[0].get(org, agent).await.unwrap().is_none());
     }

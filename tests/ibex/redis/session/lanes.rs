@@ -29,7 +29,10 @@ async fn a_use_lets_a_lane_live_on_and_a_note_is_none() {
     opened(&pair, &key).await;
     let name = pair.name(&key);
     let almost = 1_000_000;
-    for (n, is_use) in [true, true, true, true, true, false, false, false].into_iter().enumerate() {
+    for (n, is_use) in [true, true, true, true, true, false, false, false]
+        .into_iter()
+        .enumerate()
+    {
         pair.raw.let_live(&name, almost).await;
         let cache = &pair.replicas[1];
         let rotation = || (opening(&key, 9, 1, &[]), BlockFate::Keep);
@@ -37,7 +40,12 @@ async fn a_use_lets_a_lane_live_on_and_a_note_is_none() {
             0 => drop(cache.read(&key, &[]).await.unwrap()),
             1 => drop(cache.settle(&key, 1, Vec::new()).await.unwrap()),
             2 => drop(cache.settle(&key, 7, Vec::new()).await.unwrap_err()),
-            3 => drop(cache.open(&key, opening(&key, 1, 1, &[]), Vec::new()).await.unwrap()),
+            3 => drop(
+                cache
+                    .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+                    .await
+                    .unwrap(),
+            ),
             4 => {
                 let (opening, fate) = rotation();
                 drop(cache.rotate(&key, 8, opening, fate).await.unwrap());
@@ -112,7 +120,11 @@ fn numbered(n: u32, anchor: u32) -> Turn {
 async fn settle_many(cache: &dyn SessionCache, key: &LaneKey, first: u32, count: u32) {
     let some = block(key, &[1]);
     let turns = (first..first + count).map(|n| {
-        let outcome = if n % 3 == 0 { some.clone() } else { Outcome::Nothing };
+        let outcome = if n % 3 == 0 {
+            some.clone()
+        } else {
+            Outcome::Nothing
+        };
         (numbered(n, n % 50), outcome)
     });
     cache.settle(key, 1, turns.collect()).await.unwrap();
@@ -122,14 +134,26 @@ async fn settle_many(cache: &dyn SessionCache, key: &LaneKey, first: u32, count:
 async fn of_very_many_turns_the_same_ones_go_as_in_one_process() {
     let (pair, key, model) = (Pair::new().await, key("trip"), super::model::model());
     let [one, other] = &pair.replicas;
-    for (first, count) in [(0, 8_000), (8_000, 192), (8_192, 1), (8_193, 4_000), (12_193, 1)] {
+    for (first, count) in [
+        (0, 8_000),
+        (8_000, 192),
+        (8_192, 1),
+        (8_193, 4_000),
+        (12_193, 1),
+    ] {
         settle_many(&model, &key, first, count).await;
         settle_many(one, &key, first, count).await;
-        let (expected, got) = (model.turns(&key).await.unwrap(), other.turns(&key).await.unwrap());
+        let (expected, got) = (
+            model.turns(&key).await.unwrap(),
+            other.turns(&key).await.unwrap(),
+        );
         assert_eq!(got.len(), expected.len(), "{first}");
         assert!(got == expected, "{first}");
         // By chain, and by anchors in a history that was cut off.
-        let asked: Vec<Turn> = (0..12_200).step_by(7).map(|n| numbered(n, n % 50)).collect();
+        let asked: Vec<Turn> = (0..12_200)
+            .step_by(7)
+            .map(|n| numbered(n, n % 50))
+            .collect();
         let cut: Vec<Turn> = (0..60).map(|n| numbered(n + 100_000, n % 50)).collect();
         for asked in [&asked, &cut] {
             let expected = held(&model, &key, asked).await.turns;
@@ -147,15 +171,23 @@ async fn turns_that_got_the_same_block_share_it() {
     pair.replicas[0].settle(&key, 1, turns).await.unwrap();
     let name = pair.name(&key);
     let fields: Vec<Vec<u8>> = pair.raw.ask(&[b"HKEYS", name.as_bytes()]).await;
-    let values = fields.iter().filter(|f| f.len() > 1 && f[0] == b'b').count();
+    let values = fields
+        .iter()
+        .filter(|f| f.len() > 1 && f[0] == b'b')
+        .count();
     assert_eq!(values, 3, "Region A, and two blocks");
     let next = opening(&key, 2, 1, &[]);
     let gone = BlockFate::Without(vec![id(1), id(2)]);
     pair.replicas[1].rotate(&key, 1, next, gone).await.unwrap();
     let fields: Vec<Vec<u8>> = pair.raw.ask(&[b"HKEYS", name.as_bytes()]).await;
-    let values = fields.iter().filter(|f| f.len() > 1 && f[0] == b'b').count();
+    let values = fields
+        .iter()
+        .filter(|f| f.len() > 1 && f[0] == b'b')
+        .count();
     assert_eq!(values, 2, "Region A, and what is left of one block");
-    let known = held(&pair.fresh(), &key, &[turn(1, 1), turn(77, 77)]).await.turns;
+    let known = held(&pair.fresh(), &key, &[turn(1, 1), turn(77, 77)])
+        .await
+        .turns;
     let left = block(&key, &[3, 4]);
     assert_eq!(known, [Known::Chain(Outcome::Nothing), Known::Chain(left)]);
 }
@@ -207,7 +239,10 @@ async fn a_lane_of_an_older_program_is_as_good_as_none_and_makes_room() {
     let (mut pair, key) = (Pair::new().await, key("trip"));
     opened(&pair, &key).await;
     let name = pair.name(&key);
-    let _: i64 = pair.raw.ask(&[b"HSET", name.as_bytes(), b"v", b"0", b"x", b"odd"]).await;
+    let _: i64 = pair
+        .raw
+        .ask(&[b"HSET", name.as_bytes(), b"v", b"0", b"x", b"odd"])
+        .await;
     let [cache, _] = &pair.replicas;
     assert!(cache.read(&key, &[turn(1, 1)]).await.unwrap().is_none());
     assert_eq!(cache.turns(&key).await.unwrap(), []);
@@ -232,7 +267,10 @@ async fn spoilt(cache: impl Fn(&Pair) -> RedisSessions, field: &[u8], value: Opt
     for field in hits {
         match value {
             Some(value) => {
-                let _: i64 = pair.raw.ask(&[b"HSET", name.as_bytes(), field, value]).await;
+                let _: i64 = pair
+                    .raw
+                    .ask(&[b"HSET", name.as_bytes(), field, value])
+                    .await;
             }
             None => {
                 let _: i64 = pair.raw.ask(&[b"HDEL", name.as_bytes(), field]).await;
@@ -274,12 +312,18 @@ async fn another_lanes_text_is_not_read() {
     };
     opened(&pair, &theirs).await;
     let (from, to) = (pair.name(&theirs), pair.name(&mine));
-    let copied: i64 = pair.raw.ask(&[b"COPY", from.as_bytes(), to.as_bytes()]).await;
+    let copied: i64 = pair
+        .raw
+        .ask(&[b"COPY", from.as_bytes(), to.as_bytes()])
+        .await;
     assert_eq!(copied, 1);
     // The first replica knows these values by their names, and the other one does not.
     for cache in &pair.replicas {
         assert!(cache.read(&mine, &[turn(1, 1)]).await.unwrap().is_none());
-        let _: i64 = pair.raw.ask(&[b"COPY", from.as_bytes(), to.as_bytes()]).await;
+        let _: i64 = pair
+            .raw
+            .ask(&[b"COPY", from.as_bytes(), to.as_bytes()])
+            .await;
     }
     assert!(is_unavailable(pair.replicas[0].turns(&mine).await));
     assert!(!pair.raw.exists(&to).await);
@@ -310,10 +354,16 @@ async fn no_error_and_no_key_says_what_a_session_says() {
     };
     let told = Block::new(owner, 1, None, Some(recall)).unwrap();
     let turns = vec![(turn(1, 1), Outcome::Block(Arc::new(told)))];
-    pair.replicas[0].settle(&key, 1, turns.clone()).await.unwrap();
+    pair.replicas[0]
+        .settle(&key, 1, turns.clone())
+        .await
+        .unwrap();
     let name = pair.name(&key);
     assert!(!name.contains("secret"));
-    let _: String = pair.raw.ask(&[b"RENAME", name.as_bytes(), b"elsewhere"]).await;
+    let _: String = pair
+        .raw
+        .ask(&[b"RENAME", name.as_bytes(), b"elsewhere"])
+        .await;
     let _: String = pair.raw.ask(&[b"SET", name.as_bytes(), b"no hash"]).await;
     for answer in [
         pair.replicas[0].settle(&key, 1, turns).await.map(drop),

@@ -161,7 +161,12 @@ fn whichever_replica_is_called_the_answers_are_those_of_one_process() {
                 prop_assert_eq!(&answer, &expected, "call {}: {:?}", number, op);
                 let left = pair.left(&key).await;
                 // -2 is no key at all.
-                prop_assert!(left == -2 || (1..=2_700_000).contains(&left), "{}: {}", number, left);
+                prop_assert!(
+                    left == -2 || (1..=2_700_000).contains(&left),
+                    "{}: {}",
+                    number,
+                    left
+                );
             }
             // A replica that was not there before says the same.
             let all = Op::Read((0..12).map(|n| (n, n % 4)).collect());

@@ -20,10 +20,16 @@ async fn a_call_whose_answer_is_lost_is_made_again_and_is_still_the_first() {
     // The scripts are loaded: what is lost is the answer of a call.
     cache.settle(&key, 1, Vec::new()).await.unwrap();
     let next = opening(&key, 2, 1, &[2]);
-    cache.rotate(&key, 1, Arc::clone(&next), BlockFate::Keep).await.unwrap();
+    cache
+        .rotate(&key, 1, Arc::clone(&next), BlockFate::Keep)
+        .await
+        .unwrap();
     let other = super::items::key("other");
     proxy.lose(1);
-    let (holds, settled) = cache.open(&other, Arc::clone(&first), turns.clone()).await.unwrap();
+    let (holds, settled) = cache
+        .open(&other, Arc::clone(&first), turns.clone())
+        .await
+        .unwrap();
     assert!(Arc::ptr_eq(&holds, &first));
     assert_eq!(settled, [block(&key, &[1])]);
     proxy.lose(1);
@@ -37,7 +43,10 @@ async fn a_call_whose_answer_is_lost_is_made_again_and_is_still_the_first() {
     ] {
         proxy.lose(1);
         let next = opening(&other, epoch, 1, &[]);
-        let holds = cache.rotate(&other, epoch - 1, Arc::clone(&next), fate).await.unwrap();
+        let holds = cache
+            .rotate(&other, epoch - 1, Arc::clone(&next), fate)
+            .await
+            .unwrap();
         assert!(Arc::ptr_eq(&holds, &next), "{epoch}");
     }
     proxy.lose(1);
@@ -58,11 +67,16 @@ async fn connections_that_are_killed_all_the_time_settle_no_turn_twice() {
     let engine = OwnRedis::start();
     let mut pair = Pair::at(engine.url()).await;
     let key = key("trip");
-    pair.replicas[0].open(&key, opening(&key, 1, 1, &[]), Vec::new()).await.unwrap();
+    pair.replicas[0]
+        .open(&key, opening(&key, 1, 1, &[]), Vec::new())
+        .await
+        .unwrap();
     for n in 0..200_u8 {
         let [one, other] = &pair.replicas;
         let offer = |memory| vec![(turn(n, n), block(&key, &[memory]))];
-        let kill = pair.raw.ask::<i64>(&[b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"]);
+        let kill = pair
+            .raw
+            .ask::<i64>(&[b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"]);
         let (first, second, _) = tokio::join!(
             one.settle(&key, 1, offer(1)),
             other.settle(&key, 1, offer(2)),
@@ -78,7 +92,10 @@ async fn connections_that_are_killed_all_the_time_settle_no_turn_twice() {
                 Err(error) => panic!("{error}"),
             }
         };
-        assert!(answered.iter().all(|answer| *answer == holds), "{n}: {answered:?}");
+        assert!(
+            answered.iter().all(|answer| *answer == holds),
+            "{n}: {answered:?}"
+        );
     }
     assert!(pair.left(&key).await > 0);
 }
@@ -90,7 +107,9 @@ async fn a_redis_that_comes_back_empty_has_no_lanes_and_takes_new_ones() {
     let key = key("trip");
     let [one, other] = &pair.replicas;
     let turns = vec![(turn(1, 1), block(&key, &[1]))];
-    one.open(&key, opening(&key, 1, 1, &[1]), turns).await.unwrap();
+    one.open(&key, opening(&key, 1, 1, &[1]), turns)
+        .await
+        .unwrap();
     engine.stop();
     let read = other.read(&key, &[turn(1, 1)]).await;
     assert!(matches!(read, Err(CacheError::Unavailable(_))));
@@ -102,9 +121,16 @@ async fn a_redis_that_comes_back_empty_has_no_lanes_and_takes_new_ones() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(read.is_none(), "what the replica has seen does not stand in for the lane");
+    assert!(
+        read.is_none(),
+        "what the replica has seen does not stand in for the lane"
+    );
     let second = opening(&key, 1, 1, &[2]);
-    let holds = one.open(&key, Arc::clone(&second), Vec::new()).await.unwrap().0;
+    let holds = one
+        .open(&key, Arc::clone(&second), Vec::new())
+        .await
+        .unwrap()
+        .0;
     assert!(Arc::ptr_eq(&holds, &second));
     let known = held(one, &key, &[turn(1, 1)]).await.turns;
     assert_eq!(known, [Known::No]);
@@ -117,12 +143,21 @@ async fn a_full_redis_takes_nothing_and_is_still_read() {
     let (trip, trap) = (key("trip"), key("trap"));
     let [one, other] = &pair.replicas;
     let turns = vec![(turn(1, 1), block(&trip, &[1]))];
-    one.open(&trip, opening(&trip, 1, 1, &[1]), turns.clone()).await.unwrap();
+    one.open(&trip, opening(&trip, 1, 1, &[1]), turns.clone())
+        .await
+        .unwrap();
     engine.fill();
     let unavailable = |answer: Result<(), CacheError>| {
-        assert!(matches!(answer, Err(CacheError::Unavailable(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(CacheError::Unavailable(_))),
+            "{answer:?}"
+        );
     };
-    unavailable(one.open(&trap, opening(&trap, 1, 1, &[1]), turns).await.map(drop));
+    unavailable(
+        one.open(&trap, opening(&trap, 1, 1, &[1]), turns)
+            .await
+            .map(drop),
+    );
     let more = vec![(turn(2, 2), block(&trip, &[2]))];
     unavailable(one.settle(&trip, 1, more).await.map(drop));
     let next = opening(&trip, 2, 1, &[]);
@@ -133,6 +168,9 @@ async fn a_full_redis_takes_nothing_and_is_still_read() {
     assert!(other.read(&trap, &[]).await.unwrap().is_none());
     engine.make_space();
     let more = vec![(turn(2, 2), block(&trip, &[3]))];
-    assert_eq!(other.settle(&trip, 1, more).await.unwrap(), [block(&trip, &[3])]);
+    assert_eq!(
+        other.settle(&trip, 1, more).await.unwrap(),
+        [block(&trip, &[3])]
+    );
     assert!(pair.left(&trip).await > 0);
 }

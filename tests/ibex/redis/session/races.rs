@@ -54,10 +54,8 @@ impl Race {
     async fn run(&self, pair: &Pair, key: &LaneKey) -> Vec<Answer> {
         let [one, other] = &pair.replicas;
         all(one, key, &self.before).await;
-        let (first, second) = tokio::join!(
-            self.calls[0].run(one, key),
-            self.calls[1].run(other, key)
-        );
+        let (first, second) =
+            tokio::join!(self.calls[0].run(one, key), self.calls[1].run(other, key));
         let after = all(&pair.fresh(), key, &everything()).await;
         [vec![first, second], after].concat()
     }
