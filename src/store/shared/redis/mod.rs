@@ -11,6 +11,8 @@
 mod breaker;
 mod connection;
 pub mod keys;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,6 +214,12 @@ impl Redis {
         &self.0.keys
     }
 
+    /// What its calls are counted in.
+    #[must_use]
+    pub fn figures(&self) -> &RedisFigures {
+        &self.0.figures
+    }
+
     /// Whether keys with different hash tags may lie on different servers, so that no script may touch both.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
@@ -332,3 +340,6 @@ impl Redis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
