@@ -57,12 +57,13 @@ pub async fn handle(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
     trail.carry(counted.told(app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
-    let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))?;
+    let counted =
+        rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid)).await?;
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
@@ -134,7 +135,7 @@ pub async fn gates(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())?;
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
     trail.carry(counted.told(app.clock.now()));
     Ok(Gated {
         bound,

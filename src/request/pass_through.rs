@@ -44,7 +44,7 @@ pub async fn post(
         stream: valid.seen.stream(),
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)?;
+    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
     let provider = valid.route.provider.clone();
     let outgoing = Outgoing {
@@ -102,7 +102,7 @@ pub async fn get(
         stream: false,
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)?;
+    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
     let uri = join(&provider, &operation.path())?;
     let outgoing = Outgoing {

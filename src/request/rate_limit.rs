@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
-use crate::limits::{Limited, RateHeaders, Rates, SlotHeld, Slots, Subject};
+use crate::limits::{Limited, RateHeaders, Rates, Refusal, SlotHeld, Slots, Subject, Taken};
 
 /// Proof that the request itself was counted.
 #[derive(Debug)]
@@ -19,12 +19,35 @@ pub struct CountedTokens {
     headers: [(HeaderName, HeaderValue); 6],
     tokens: Option<RateHeaders>,
     slot: Option<SlotHeld>,
+    /// Whether this replica counted its share by itself.
+    local: bool,
 }
 
-/// A rate or concurrency limit was reached.
+/// Says that this replica counted its share by itself, because Redis could not be asked.
+const SOURCE: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-ibex-rate-limit-source"),
+    HeaderValue::from_static("local"),
+);
+
+/// Why the request is not let on.
 #[derive(Debug, thiserror::Error)]
-#[error("rate limit of this {} reached: {} {}", .0.level.name(), .0.limit, unit(.0.what))]
-pub struct RateLimitError(Limited, jiff::Timestamp);
+pub enum RateLimitError {
+    /// A rate or concurrency limit was reached, at this time of day.
+    #[error("rate limit of this {} reached: {} {}", .0.level.name(), .0.limit, unit(.0.what))]
+    Reached(Limited, jiff::Timestamp),
+    /// Nobody can say whether one is.
+    #[error("the rates that all replicas share cannot be counted now")]
+    Unavailable,
+}
+
+impl RateLimitError {
+    fn new(refusal: Refusal, now: jiff::Timestamp) -> Self {
+        match refusal {
+            Refusal::Limited(limited) => Self::Reached(limited, now),
+            Refusal::Unavailable => Self::Unavailable,
+        }
+    }
+}
 
 fn unit(what: &str) -> &'static str {
     match what {
@@ -36,7 +59,13 @@ fn unit(what: &str) -> &'static str {
 
 impl From<RateLimitError> for ApiError {
     fn from(error: RateLimitError) -> Self {
-        let RateLimitError(limited, now) = &error;
+        let text = error.to_string();
+        let (limited, now) = match error {
+            RateLimitError::Reached(limited, now) => (limited, now),
+            RateLimitError::Unavailable => {
+                return Self::new(Code::ServiceDegraded, text).retry_after(1);
+            }
+        };
         let Some(wait) = limited.retry_after() else {
             let text = format!(
                 "this request may need more tokens than the {} tokens per minute of this {}; it can never pass",
@@ -45,13 +74,14 @@ impl From<RateLimitError> for ApiError {
             );
             return Self::new(Code::InvalidRequest, text);
         };
-        let mut refusal = Self::new(Code::RateLimited, error.to_string()).retry_after(wait);
+        let mut refusal = Self::new(Code::RateLimited, text).retry_after(wait);
         let spent = RateHeaders::spent(limited.limit, limited.wait.unwrap_or_default());
         refusal.headers = match limited.what {
             "tokens" => spent.tokens().into(),
-            "requests" => spent.requests(*now).into(),
+            "requests" => spent.requests(now).into(),
             _ => Vec::new(),
         };
+        refusal.headers.extend(limited.local.then_some(SOURCE));
         refusal
     }
 }
@@ -59,8 +89,8 @@ impl From<RateLimitError> for ApiError {
 /// Counts one request.
 ///
 /// # Errors
-/// When a level is over its rate.
-pub fn requests(
+/// When a level is over its rate, or the shared rates cannot be asked.
+pub async fn requests(
     rates: &Rates,
     principal: &Principal,
     now: jiff::Timestamp,
@@ -68,42 +98,34 @@ pub fn requests(
     let subject = Subject::of(principal);
     let headers = rates
         .request(&subject)
-        .map_err(|l| RateLimitError(l, now))?;
+        .await
+        .map_err(|refusal| RateLimitError::new(refusal, now))?;
     Ok(CountedRequest { subject, headers })
 }
 
 /// Counts `tokens` and, for a stream, takes a slot.
 ///
 /// # Errors
-/// When a level is over its rate or has no free slot.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "a proof is used up by the stage that takes it"
-)]
-pub fn tokens(
+/// When a level is over its rate or has no free slot, or the shared rates cannot be asked.
+pub async fn tokens(
     rates: &Rates,
     slots: &Slots,
     counted: CountedRequest,
     ask: Ask,
 ) -> Result<CountedTokens, RateLimitError> {
     let CountedRequest { subject, headers } = counted;
-    let tokens = rates
-        .tokens(&subject, ask.tokens)
-        .map_err(|l| RateLimitError(l.not_before(headers.again()), ask.now))?;
-    let again = tokens.map_or(headers.again(), |t| t.again().max(headers.again()));
-    let slot = if ask.stream {
-        Some(
-            slots
-                .take(&subject)
-                .map_err(|l| RateLimitError(l.not_before(again), ask.now))?,
-        )
-    } else {
-        None
-    };
+    let taken = rates.take(slots, &subject, ask.tokens, ask.stream).await;
+    let again = headers.again();
+    let Taken {
+        tokens,
+        slot,
+        local,
+    } = taken.map_err(|refusal| RateLimitError::new(refusal.not_before(again), ask.now))?;
     Ok(CountedTokens {
         headers: headers.requests(ask.now),
         tokens,
         slot,
+        local: local || headers.is_local(),
     })
 }
 
@@ -121,17 +143,17 @@ pub struct Ask {
 impl CountedRequest {
     /// The rate headers, for a refusal that comes later.
     #[must_use]
-    pub fn told(&self, now: jiff::Timestamp) -> [(HeaderName, HeaderValue); 6] {
-        self.headers.requests(now)
+    pub fn told(
+        &self,
+        now: jiff::Timestamp,
+    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
+        let source = self.headers.is_local().then_some(SOURCE);
+        self.headers.requests(now).into_iter().chain(source)
     }
 
     /// Writes the rate headers of an answer that counts no tokens.
     pub fn write(&self, headers: &mut HeaderMap, now: jiff::Timestamp) {
-        headers.extend(
-            self.headers
-                .requests(now)
-                .map(|(name, value)| (Some(name), value)),
-        );
+        headers.extend(self.told(now).map(|(name, value)| (Some(name), value)));
     }
 }
 
@@ -145,7 +167,8 @@ impl CountedTokens {
             return;
         }
         let tokens = self.tokens.iter().flat_map(RateHeaders::tokens);
-        for (name, value) in self.headers.iter().cloned().chain(tokens) {
+        let source = self.local.then_some(SOURCE);
+        for (name, value) in self.headers.iter().cloned().chain(tokens).chain(source) {
             headers.insert(name, value);
         }
     }
@@ -154,5 +177,78 @@ impl CountedTokens {
     #[must_use]
     pub fn take_slot(&mut self) -> Option<SlotHeld> {
         self.slot.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{ApiError, CountedTokens, RateLimitError};
+    use http::{HeaderMap, StatusCode};
+
+    use crate::error::Code;
+    use crate::limits::{Level, Limited};
+
+    #[test]
+    fn rates_that_nobody_can_count_are_no_fault_of_the_client() {
+        let error = ApiError::from(RateLimitError::Unavailable);
+        assert_eq!(error.code, Code::ServiceDegraded);
+        assert_eq!(error.code.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(error.retry_after, Some(1));
+        assert_eq!(
+            error.message,
+            "the rates that all replicas share cannot be counted now"
+        );
+        assert!(error.headers.is_empty());
+    }
+
+    #[test]
+    fn a_replica_that_counts_by_itself_says_so() {
+        let refused = |local| {
+            let limited = Limited {
+                what: "requests",
+                level: Level::Org,
+                limit: 4,
+                wait: Some(Duration::from_secs(3)),
+                local,
+            };
+            let error = ApiError::from(RateLimitError::Reached(
+                limited,
+                jiff::Timestamp::UNIX_EPOCH,
+            ));
+            assert_eq!(error.code, Code::RateLimited);
+            assert_eq!(
+                error.message,
+                "rate limit of this organisation reached: 4 requests per minute"
+            );
+            let headers: HeaderMap = error.headers.iter().cloned().collect();
+            source(&headers)
+        };
+        assert_eq!(refused(true).as_deref(), Some("local"));
+        assert_eq!(refused(false), None);
+
+        let answered = |local, status| {
+            let counted = CountedTokens {
+                headers: crate::limits::RateHeaders::spent(1, Duration::ZERO)
+                    .requests(jiff::Timestamp::UNIX_EPOCH),
+                tokens: None,
+                slot: None,
+                local,
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert("x-ratelimit-limit", 7.into());
+            counted.write(status, &mut headers);
+            source(&headers)
+        };
+        assert_eq!(answered(true, StatusCode::OK).as_deref(), Some("local"));
+        assert_eq!(answered(false, StatusCode::OK), None);
+        let theirs = answered(true, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(theirs, None, "the provider's own figures are not ours");
+    }
+
+    fn source(headers: &HeaderMap) -> Option<String> {
+        let value = headers.get("x-ibex-rate-limit-source")?;
+        Some(value.to_str().expect("text").to_owned())
     }
 }

@@ -1,5 +1,6 @@
 //! The rate headers: one level's figures in the two families that clients know.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -12,6 +13,7 @@ pub struct RateHeaders {
     pub(super) reset: Duration,
     /// Time until as much can be counted again at every level, not the tightest alone.
     pub(super) again: Duration,
+    local: bool,
 }
 
 const FAMILY: [HeaderName; 3] = [
@@ -31,6 +33,34 @@ const OPENAI_TOKENS: [HeaderName; 3] = [
 ];
 
 impl RateHeaders {
+    /// The figures of a level that has just counted `n` and has `remaining` left.
+    pub(in crate::limits) fn counted(quota: NonZeroU32, n: NonZeroU32, remaining: u32) -> Self {
+        let time_for = |cells: u32| {
+            Duration::from_nanos(60_000_000_000 / u64::from(quota.get()) * u64::from(cells))
+        };
+        Self {
+            limit: quota.get(),
+            remaining,
+            reset: time_for(quota.get().saturating_sub(remaining)),
+            again: time_for(n.get().saturating_sub(remaining)),
+            local: false,
+        }
+    }
+
+    /// The same figures, counted by this replica for its share because Redis could not be asked.
+    pub(super) fn local(self) -> Self {
+        Self {
+            local: true,
+            ..self
+        }
+    }
+
+    /// Whether they are those of this replica's share.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.local
+    }
+
     /// The figures of a refusal: nothing left until `reset`.
     #[must_use]
     pub fn spent(limit: u32, reset: Duration) -> Self {
@@ -39,6 +69,7 @@ impl RateHeaders {
             remaining: 0,
             reset,
             again: reset,
+            local: false,
         }
     }
 
@@ -83,5 +114,48 @@ impl RateHeaders {
                 HeaderValue::try_from(duration).unwrap_or(HeaderValue::from_static("0ms")),
             ),
         ]
+    }
+}
+
+/// What the levels that have counted say together: the figures of the tightest, and the longest time until as much can be counted again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::limits) struct Tally {
+    tightest: Option<RateHeaders>,
+    again: Duration,
+}
+
+impl Tally {
+    /// One more level.
+    pub(in crate::limits) fn add(&mut self, state: RateHeaders) {
+        self.again = self.again.max(state.again);
+        if self.tightest.is_none_or(|t| state.remaining < t.remaining) {
+            self.tightest = Some(state);
+        }
+    }
+
+    /// Time until as much can be counted again at every level so far.
+    pub(in crate::limits) fn again(&self) -> Duration {
+        self.again
+    }
+
+    /// The figures; nothing when no level has counted.
+    pub(in crate::limits) fn headers(self) -> Option<RateHeaders> {
+        let again = self.again;
+        self.tightest.map(|t| RateHeaders { again, ..t })
+    }
+}
+
+#[cfg(test)]
+impl RateHeaders {
+    pub(in crate::limits) fn figures(&self) -> (u32, u32) {
+        (self.limit, self.remaining)
+    }
+
+    pub(in crate::limits) fn without_times(self) -> Self {
+        Self {
+            reset: Duration::ZERO,
+            again: Duration::ZERO,
+            ..self
+        }
     }
 }

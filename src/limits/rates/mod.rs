@@ -1,28 +1,31 @@
-//! Request and token rates: one GCRA (the leaky bucket of `governor`) per level and identifier.
+//! Request and token rates: one GCRA (the leaky bucket) per level and identifier, counted in this process by `governor` or, for all replicas
+//! together, in Redis (`limits/shared`).
 //!
 //! Levels are asked from the narrowest to the widest, so that a noisy token is stopped at its own limit and costs its organisation
 //! nothing. What the narrow levels have counted before a wide one refuses stays counted, and the refusal's wait covers it.
 
+mod figures;
 mod headers;
+mod meter;
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
-use dashmap::DashMap;
-use foldhash::fast::RandomState;
-use governor::clock::{Clock, Reference};
-use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
-use governor::nanos::Nanos;
-use governor::state::keyed::DashMapStateStore;
-use governor::{NotUntil, Quota, RateLimiter};
 use uuid::Uuid;
 
+pub use figures::Figures;
 pub use headers::RateHeaders;
+pub(in crate::limits) use headers::Tally;
 
 use crate::auth::Principal;
-use crate::config::{LimitOverride, RateLimitConfig};
+use crate::ids::OrgId;
+use crate::store::shared::redis::Redis;
+use crate::store::shared::redis::keys::Counted;
+use crate::tasks::Tasks;
+
+use super::shared::{Lease, OnOutage, Share, Shared, Want};
+use super::slots::{SlotHeld, Slots};
+use meter::Meter;
 
 /// A level at which rates are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,10 +56,6 @@ impl Level {
     }
 }
 
-/// A level with the identifier counted there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key(Level, Uuid);
-
 /// Who is counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
@@ -76,74 +75,17 @@ impl Subject {
         }
     }
 
-    pub(super) fn key(&self, level: Level) -> Key {
-        Key(
-            level,
-            match level {
-                Level::Token => self.token,
-                Level::Agent => self.agent,
-                Level::Org => self.org,
-                Level::Global => Uuid::nil(),
-            },
-        )
-    }
-}
-
-/// The configured figures: identifier, then level, then default.
-#[derive(Debug, Clone)]
-pub struct Figures {
-    config: Arc<RateLimitConfig>,
-    ids: Arc<HashMap<Uuid, LimitOverride>>,
-    limits_tokens: bool,
-}
-
-impl Figures {
-    /// Reads the configuration. Keys of `ids` that are no UUIDs were refused by validation.
-    #[must_use]
-    pub fn new(config: &RateLimitConfig) -> Self {
-        let levels = [config.global, config.org, config.agent, config.token];
-        let mut overrides = levels.iter().chain(config.ids.values());
-        let limits_tokens = config.default_tpm.is_some() || overrides.any(|o| o.tpm.is_some());
-        let ids = config
-            .ids
-            .iter()
-            .filter_map(|(id, figures)| Some((id.parse().ok()?, *figures)))
-            .collect();
-        Self {
-            config: Arc::new(config.clone()),
-            ids: Arc::new(ids),
-            limits_tokens,
-        }
-    }
-
-    fn level(&self, level: Level) -> &LimitOverride {
+    pub(super) fn id(&self, level: Level) -> Uuid {
         match level {
-            Level::Token => &self.config.token,
-            Level::Agent => &self.config.agent,
-            Level::Org => &self.config.org,
-            Level::Global => &self.config.global,
+            Level::Token => self.token,
+            Level::Agent => self.agent,
+            Level::Org => self.org,
+            Level::Global => Uuid::nil(),
         }
     }
 
-    fn rpm(&self, level: Level, id: Option<Uuid>) -> Option<NonZeroU32> {
-        let own = id.and_then(|id| self.ids.get(&id)).and_then(|o| o.rpm);
-        NonZeroU32::new(
-            own.or(self.level(level).rpm)
-                .unwrap_or(self.config.default_rpm),
-        )
-    }
-
-    fn tpm(&self, level: Level, id: Option<Uuid>) -> Option<NonZeroU32> {
-        let own = id.and_then(|id| self.ids.get(&id)).and_then(|o| o.tpm);
-        own.or(self.level(level).tpm)
-            .or(self.config.default_tpm)
-            .and_then(NonZeroU32::new)
-    }
-
-    pub(in crate::limits) fn streams(&self, level: Level, key: Key) -> Option<u32> {
-        let own = self.ids.get(&key.1).and_then(|o| o.streams);
-        own.or(self.level(level).streams)
-            .or(self.config.default_streams)
+    pub(super) fn org(&self) -> OrgId {
+        OrgId::from_bytes(*self.org.as_bytes())
     }
 }
 
@@ -159,16 +101,32 @@ pub struct Limited {
     /// Time until the same request would pass, also at the levels that were charged before this one refused; for streams, which end when
     /// they end, at least a second.
     pub wait: Option<Duration>,
+    /// Whether `limit` is the share of this replica, because Redis could not be asked.
+    pub local: bool,
 }
 
 impl Limited {
-    pub(super) fn streams(level: Level, limit: u32) -> Self {
+    /// One that can never pass.
+    pub(super) fn new(what: &'static str, level: Level, limit: u32) -> Self {
         Self {
-            what: "streams",
+            what,
             level,
             limit,
-            wait: Some(Duration::from_secs(1)),
+            wait: None,
+            local: false,
         }
+    }
+
+    pub(super) fn streams(level: Level, limit: u32) -> Self {
+        Self {
+            wait: Some(Duration::from_secs(1)),
+            ..Self::new("streams", level, limit)
+        }
+    }
+
+    pub(super) fn local(mut self, local: bool) -> Self {
+        self.local = local;
+        self
     }
 
     /// The same refusal, told with a wait of at least `again`. What can never pass still cannot.
@@ -186,183 +144,214 @@ impl Limited {
     }
 }
 
-/// tokio's clock, so that tests can stand still.
-#[derive(Debug, Clone)]
-struct TokioClock(tokio::time::Instant);
+/// Why a request is not let on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A level has no more to give.
+    Limited(Limited),
+    /// The rates that replicas share cannot be asked, and nothing goes on uncounted.
+    Unavailable,
+}
 
-impl Clock for TokioClock {
-    type Instant = Nanos;
-
-    fn now(&self) -> Nanos {
-        self.0.elapsed().into()
+impl Refusal {
+    /// The same refusal, told with a wait of at least `again`.
+    #[must_use]
+    pub fn not_before(self, again: Duration) -> Self {
+        match self {
+            Self::Limited(limited) => Self::Limited(limited.not_before(again)),
+            Self::Unavailable => Self::Unavailable,
+        }
     }
 }
 
-type Buckets =
-    RateLimiter<Uuid, DashMapStateStore<Uuid, RandomState>, TokioClock, StateInformationMiddleware>;
+impl From<Limited> for Refusal {
+    fn from(limited: Limited) -> Self {
+        Self::Limited(limited)
+    }
+}
 
-/// The buckets of one figure (requests or tokens) at every level.
+/// What a request takes once its size is known.
 #[derive(Debug)]
-struct Meter {
-    what: &'static str,
-    clock: TokioClock,
-    /// One limiter per level and quota: identifiers with a figure of their own have a limiter of their own.
-    buckets: DashMap<(Level, NonZeroU32), Arc<Buckets>, RandomState>,
+pub struct Taken {
+    /// The figures of the tightest level that limits tokens, if any does.
+    pub tokens: Option<RateHeaders>,
+    /// The stream's slot.
+    pub slot: Option<SlotHeld>,
+    /// Whether this replica counted its share, because Redis could not be asked.
+    pub local: bool,
 }
 
-impl Meter {
-    fn new(what: &'static str) -> Self {
-        Self {
-            what,
-            clock: TokioClock(tokio::time::Instant::now()),
-            buckets: DashMap::default(),
-        }
-    }
-
-    fn buckets(&self, level: Level, quota: NonZeroU32) -> Arc<Buckets> {
-        if let Some(found) = self.buckets.get(&(level, quota)) {
-            return Arc::clone(&found);
-        }
-        let make = || {
-            let store = DashMapStateStore::default();
-            let plain = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(
-                Quota::per_minute(quota),
-                store,
-                self.clock.clone(),
-            );
-            Arc::new(plain.with_middleware())
-        };
-        Arc::clone(&self.buckets.entry((level, quota)).or_insert_with(make))
-    }
-
-    fn check(
-        &self,
-        level: Level,
-        id: Uuid,
-        quota: NonZeroU32,
-        n: NonZeroU32,
-    ) -> Result<RateHeaders, Limited> {
-        let refused = |wait| Limited {
-            what: self.what,
-            level,
-            limit: quota.get(),
-            wait,
-        };
-        let outcome = self
-            .buckets(level, quota)
-            .check_key_n(&id, n)
-            .map_err(|_| refused(None))?;
-        match outcome {
-            Ok(state) => {
-                let remaining = state.remaining_burst_capacity();
-                let time_for = |cells: u32| {
-                    Duration::from_nanos(60_000_000_000 / u64::from(quota.get()) * u64::from(cells))
-                };
-                Ok(RateHeaders {
-                    limit: quota.get(),
-                    remaining,
-                    reset: time_for(quota.get().saturating_sub(remaining)),
-                    again: time_for(n.get().saturating_sub(remaining)),
-                })
-            }
-            Err(not_until) => Err(refused(Some(wait(&not_until, &self.clock)))),
-        }
-    }
+/// Who has to count.
+enum Counting {
+    /// Nobody any more: the shared rates have.
+    Done(Tally),
+    /// This process; its share, in an outage.
+    Here(Option<Share>),
 }
 
-fn wait(refusal: &NotUntil<Nanos>, clock: &TokioClock) -> Duration {
-    refusal
-        .earliest_possible()
-        .duration_since(clock.now())
-        .into()
-}
-
-/// Request and token rates of the process.
+/// Request and token rates.
 #[derive(Debug)]
 pub struct Rates {
     figures: Figures,
     requests: Meter,
     tokens: Meter,
+    /// Counts for all replicas. The meters stand in while it cannot.
+    shared: Option<Shared>,
 }
 
 impl Rates {
-    /// Empty buckets with the configured figures.
+    /// Empty buckets of this process alone, with the configured figures.
     #[must_use]
     pub fn new(figures: Figures) -> Self {
         Self {
             figures,
-            requests: Meter::new("requests"),
-            tokens: Meter::new("tokens"),
+            requests: Meter::new(Counted::Requests),
+            tokens: Meter::new(Counted::Tokens),
+            shared: None,
+        }
+    }
+
+    /// Buckets that all replicas share. The slots of streams are shared as well; this process's own count stands in for them in an outage.
+    #[must_use]
+    pub fn shared(figures: Figures, redis: Redis, on_outage: OnOutage, tasks: Tasks) -> Self {
+        Self::over(figures, Shared::new(redis, on_outage, tasks))
+    }
+
+    pub(super) fn over(figures: Figures, shared: Shared) -> Self {
+        Self {
+            shared: Some(shared),
+            ..Self::new(figures)
         }
     }
 
     /// Counts one request at every level; answers with the tightest level's figures.
     ///
     /// # Errors
-    /// When a level is over its rate.
-    pub fn request(&self, subject: &Subject) -> Result<RateHeaders, Limited> {
-        let figure = |level, id| self.figures.rpm(level, id);
-        self.spend(&self.requests, subject, NonZeroU32::MIN, figure)?
-            .ok_or(Limited {
-                what: "requests",
-                level: Level::Global,
-                limit: 0,
-                wait: None,
-            })
+    /// When a level is over its rate, or the shared rates cannot be asked.
+    pub async fn request(&self, subject: &Subject) -> Result<RateHeaders, Refusal> {
+        let one = NonZeroU32::MIN;
+        let want = Want {
+            what: Counted::Requests,
+            cells: Some(one),
+            lease: None,
+        };
+        let tally = match self.ask(subject, want).await? {
+            Counting::Done(tally) => tally,
+            Counting::Here(share) => self.spend(&self.requests, subject, one, share)?,
+        };
+        let nothing = Limited::new(Counted::Requests.as_str(), Level::Global, 0);
+        tally.headers().ok_or(Refusal::Limited(nothing))
     }
 
     /// Whether any level or identifier limits tokens. Otherwise nobody needs to know how many a request may take.
     #[must_use]
     pub fn limits_tokens(&self) -> bool {
-        self.figures.limits_tokens
+        self.figures.limits_tokens()
     }
 
-    /// Counts `tokens` at every level that limits tokens; `None` when none does.
+    /// Counts `tokens` at every level that limits tokens and, for a stream, takes one of `slots`.
     ///
     /// # Errors
-    /// When a level is over its rate. Without `wait` the request is larger than a whole minute's allowance and can never pass.
-    pub fn tokens(&self, subject: &Subject, tokens: u32) -> Result<Option<RateHeaders>, Limited> {
-        let Some(n) = NonZeroU32::new(tokens) else {
-            return Ok(None);
+    /// When a level is over its rate or has no free slot, or the shared rates cannot be asked. Tokens stay counted when there is no slot.
+    /// Without `wait` the request is larger than a whole minute's allowance and can never pass.
+    pub async fn take(
+        &self,
+        slots: &Slots,
+        subject: &Subject,
+        tokens: u32,
+        stream: bool,
+    ) -> Result<Taken, Refusal> {
+        let cells = NonZeroU32::new(tokens).filter(|_| self.limits_tokens());
+        let shared = self.shared.as_ref().filter(|_| stream);
+        let mut lease = shared.and_then(|shared| shared.lease(&self.figures, subject));
+        let want = Want {
+            what: Counted::Tokens,
+            cells,
+            lease: lease.as_mut(),
         };
-        self.spend(&self.tokens, subject, n, |level, id| {
-            self.figures.tpm(level, id)
+        let (tally, slot, local) = match self.ask(subject, want).await? {
+            Counting::Done(tally) => (tally, stream.then(|| slots.count(subject)), false),
+            Counting::Here(share) => {
+                let tally = match cells {
+                    Some(cells) => self.spend(&self.tokens, subject, cells, share)?,
+                    None => Tally::default(),
+                };
+                let take = || slots.take_share(subject, share);
+                let slot = stream.then(take).transpose();
+                let slot = slot.map_err(|limited| limited.not_before(tally.again()))?;
+                (tally, slot, share.is_some())
+            }
+        };
+        Ok(Taken {
+            tokens: tally.headers(),
+            slot: slot.map(|slot| slot.with(lease.map(Lease::hold))),
+            local,
         })
     }
 
+    /// Asks the shared rates, if there are any.
+    async fn ask(&self, subject: &Subject, want: Want<'_>) -> Result<Counting, Refusal> {
+        let Some(shared) = &self.shared else {
+            return Ok(Counting::Here(None));
+        };
+        match shared.ask(&self.figures, subject, want).await {
+            Ok(tally) => Ok(Counting::Done(tally?)),
+            Err(_) => {
+                let share = shared.share().ok_or(Refusal::Unavailable)?;
+                Ok(Counting::Here(Some(share)))
+            }
+        }
+    }
+
+    /// Counts in this process.
     fn spend(
         &self,
         meter: &Meter,
         subject: &Subject,
         n: NonZeroU32,
-        figure: impl Fn(Level, Option<Uuid>) -> Option<NonZeroU32>,
-    ) -> Result<Option<RateHeaders>, Limited> {
-        let mut tightest: Option<RateHeaders> = None;
-        let mut again = Duration::ZERO;
+        share: Option<Share>,
+    ) -> Result<Tally, Limited> {
+        let mut tally = Tally::default();
         for level in Level::NARROW_TO_WIDE {
-            let Key(_, id) = subject.key(level);
-            let Some(quota) = figure(level, Some(id)) else {
+            let id = subject.id(level);
+            let Some(quota) = self.figures.quota(meter.what(), level, id) else {
                 continue;
             };
-            let state = meter
-                .check(level, id, quota, n)
-                .map_err(|limited| limited.not_before(again))?;
-            again = again.max(state.again);
-            if tightest.is_none_or(|t| state.remaining < t.remaining) {
-                tightest = Some(state);
-            }
+            let state = match share {
+                None => meter.check(level, id, quota, n),
+                Some(_) if n > quota => {
+                    Err(Limited::new(meter.what().as_str(), level, quota.get()))
+                }
+                // What is larger than the share alone takes all of it.
+                Some(share) => {
+                    let quota = share.of_quota(quota);
+                    meter
+                        .check(level, id, quota, n.min(quota))
+                        .map(RateHeaders::local)
+                }
+            };
+            let again = tally.again();
+            let in_outage = |limited: Limited| limited.not_before(again).local(share.is_some());
+            tally.add(state.map_err(in_outage)?);
         }
-        Ok(tightest.map(|t| RateHeaders { again, ..t }))
+        Ok(tally)
     }
 
     /// Forgets identifiers whose bucket is full again.
     pub fn sweep(&self) {
-        for meter in [&self.requests, &self.tokens] {
-            for buckets in &meter.buckets {
-                buckets.retain_recent();
-                buckets.shrink_to_fit();
-            }
-        }
+        self.requests.sweep();
+        self.tokens.sweep();
+    }
+}
+
+#[cfg(test)]
+impl Subject {
+    pub(super) fn new(token: Uuid, agent: Uuid, org: Uuid) -> Self {
+        Self { token, agent, org }
+    }
+
+    pub(super) fn with_token(self, token: Uuid) -> Self {
+        Self { token, ..self }
     }
 }
 

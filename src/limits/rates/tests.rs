@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::slots::Slots;
-use super::{Figures, Level, Rates, Subject};
+use super::{Figures, Level, Limited, RateHeaders, Rates, Refusal, Subject};
 use crate::config::{LimitOverride, RateLimitConfig};
 
 fn subject() -> Subject {
@@ -26,23 +26,40 @@ fn figures(edit: impl FnOnce(&mut RateLimitConfig)) -> Figures {
     Figures::new(&config)
 }
 
+fn limited(refusal: Refusal) -> Limited {
+    match refusal {
+        Refusal::Limited(limited) => limited,
+        Refusal::Unavailable => panic!("nobody else is asked"),
+    }
+}
+
+async fn request(rates: &Rates, who: &Subject) -> Result<RateHeaders, Limited> {
+    rates.request(who).await.map_err(limited)
+}
+
+async fn tokens(rates: &Rates, who: &Subject, tokens: u32) -> Result<Option<RateHeaders>, Limited> {
+    let slots = Slots::new(figures(|_| {}));
+    let taken = rates.take(&slots, who, tokens, false).await;
+    taken.map(|taken| taken.tokens).map_err(limited)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_after_retry_after_passes_and_one_before_does_not() {
     let rates = Rates::new(figures(|c| c.token.rpm = Some(2)));
     let who = subject();
-    assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(1));
-    assert_eq!(rates.request(&who).map(|h| h.remaining), Ok(0));
-    let refused = rates
-        .request(&who)
+    assert_eq!(request(&rates, &who).await.map(|h| h.remaining), Ok(1));
+    assert_eq!(request(&rates, &who).await.map(|h| h.remaining), Ok(0));
+    let refused = request(&rates, &who)
+        .await
         .expect_err("the third is over the limit");
     assert_eq!(
         (refused.level, refused.limit, refused.retry_after()),
         (Level::Token, 2, Some(30))
     );
     tokio::time::advance(Duration::from_secs(29)).await;
-    assert!(rates.request(&who).is_err());
+    assert!(request(&rates, &who).await.is_err());
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(rates.request(&who).is_ok());
+    assert!(request(&rates, &who).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,14 +70,14 @@ async fn a_refusal_at_the_narrow_level_costs_the_wide_one_nothing() {
     }));
     let noisy = subject();
     for _ in 0..10 {
-        let _spent = rates.request(&noisy);
+        let _spent = request(&rates, &noisy).await;
     }
     let quiet = Subject {
         token: Uuid::new_v4(),
         ..noisy
     };
     assert_eq!(
-        rates.request(&quiet).map(|h| h.remaining),
+        request(&rates, &quiet).await.map(|h| h.remaining),
         Ok(0),
         "the token's own limit of 1 is the tightest"
     );
@@ -69,7 +86,7 @@ async fn a_refusal_at_the_narrow_level_costs_the_wide_one_nothing() {
         ..noisy
     };
     assert!(
-        rates.request(&third).is_ok(),
+        request(&rates, &third).await.is_ok(),
         "the organisation has only been charged twice"
     );
 }
@@ -90,32 +107,34 @@ async fn the_wait_of_a_wide_level_covers_the_narrow_ones_that_were_charged() {
             token: Uuid::new_v4(),
             ..busy
         };
-        assert!(rates.request(&one).is_ok());
-        assert!(rates.tokens(&one, 1).is_ok());
+        assert!(request(&rates, &one).await.is_ok());
+        assert!(tokens(&rates, &one, 1).await.is_ok());
     }
     let who = Subject {
         token: Uuid::new_v4(),
         ..busy
     };
-    let refused = rates.request(&who).expect_err("the organisation is spent");
+    let refused = request(&rates, &who)
+        .await
+        .expect_err("the organisation is spent");
     assert_eq!((refused.level, refused.limit), (Level::Org, 60));
     let wait = refused.retry_after().expect("a wait");
     assert_eq!(
         wait, 60,
         "the token's own minute, not the second of the organisation"
     );
-    let tokens = rates
-        .tokens(&who, 8)
+    let refused = tokens(&rates, &who, 8)
+        .await
         .expect_err("the organisation is spent");
     assert_eq!(
-        (tokens.level, tokens.retry_after()),
+        (refused.level, refused.retry_after()),
         (Level::Org, Some(36)),
         "two are left of the token's ten, and six more take 36 seconds"
     );
     tokio::time::advance(Duration::from_secs(36)).await;
-    assert!(rates.tokens(&who, 8).is_ok());
+    assert!(tokens(&rates, &who, 8).await.is_ok());
     tokio::time::advance(Duration::from_secs(wait - 36)).await;
-    assert!(rates.request(&who).is_ok());
+    assert!(request(&rates, &who).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,18 +149,26 @@ async fn an_identifier_may_have_a_figure_of_its_own() {
             },
         );
     }));
-    assert!(rates.request(&who).is_ok());
-    assert_eq!(rates.request(&who).map_err(|l| l.level), Err(Level::Org));
-    assert!(rates.request(&subject()).is_ok());
+    assert!(request(&rates, &who).await.is_ok());
+    assert_eq!(
+        request(&rates, &who).await.map_err(|l| l.level),
+        Err(Level::Org)
+    );
+    assert!(request(&rates, &subject()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_larger_than_the_whole_allowance_is_told_so() {
     let rates = Rates::new(figures(|c| c.default_tpm = Some(100)));
     let who = subject();
-    assert_eq!(rates.tokens(&who, 101).map_err(|l| l.wait), Err(None));
-    assert!(rates.tokens(&who, 100).is_ok());
-    let refused = rates.tokens(&who, 50).expect_err("the minute is spent");
+    assert_eq!(
+        tokens(&rates, &who, 101).await.map_err(|l| l.wait),
+        Err(None)
+    );
+    assert!(tokens(&rates, &who, 100).await.is_ok());
+    let refused = tokens(&rates, &who, 50)
+        .await
+        .expect_err("the minute is spent");
     assert_eq!(refused.retry_after(), Some(30));
 }
 

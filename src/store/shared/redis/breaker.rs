@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Failures in a row that open it.
-const FAILURES: u32 = 5;
+pub(super) const FAILURES: u32 = 5;
 /// The first rest; each that follows is twice as long.
 const FIRST_REST: Duration = Duration::from_millis(100);
 /// The longest rest.

@@ -57,7 +57,9 @@ pub enum Counted {
 }
 
 impl Counted {
-    const fn as_str(self) -> &'static str {
+    /// Its name, in keys and error texts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
             Self::Tokens => "tokens",

@@ -18,6 +18,9 @@ mod replies;
 pub mod directives;
 pub mod hot;
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 pub use replies::RedisReplies;
 
 use std::sync::Arc;
@@ -220,6 +223,12 @@ impl Redis {
         &self.0.keys
     }
 
+    /// What its calls are counted in.
+    #[must_use]
+    pub fn figures(&self) -> &RedisFigures {
+        &self.0.figures
+    }
+
     /// Whether keys with different hash tags may lie on different servers, so that no script may touch both.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
@@ -340,3 +349,6 @@ impl Redis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
