@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::limits::{Figures, OnOutage, Rates};
 use crate::session::SessionSecret;
 use crate::store::shared::redis::directives::SharedDirectives;
 use crate::store::shared::redis::session::RedisSessions;
@@ -23,6 +24,8 @@ pub(super) struct Engines {
     pub(super) replies: Arc<dyn Replies>,
     /// Directives for when the store is away.
     pub(super) directives: Option<Arc<SharedDirectives>>,
+    /// Request and token rates.
+    pub(super) rates: Rates,
 }
 
 impl Engines {
@@ -33,21 +36,25 @@ impl Engines {
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> Result<Self, StartError> {
+        let figures = Figures::new(&config.rate_limit);
         if config.redis.urls.is_empty() {
             return Ok(Self {
                 redis: None,
                 sessions: None,
                 replies: Arc::new(OwnReplies::default()),
                 directives: None,
+                rates: Rates::new(figures),
             });
         }
         let redis = Redis::new(&config.redis, metrics.redis.clone(), tasks.clone())
             .map_err(|e| StartError(e.to_string()))?;
+        let on_outage = OnOutage::of(&config.rate_limit, config.env);
         let sessions = RedisSessions::new(redis.clone(), &config.session, secret);
         Ok(Self {
             sessions: Some(Arc::new(sessions)),
             replies: Arc::new(RedisReplies::new(redis.clone(), secret)),
             directives: Some(Arc::new(SharedDirectives::new(redis.clone(), secret))),
+            rates: Rates::shared(figures, redis.clone(), on_outage, tasks.clone()),
             redis: Some(redis),
         })
     }

@@ -241,7 +241,7 @@ impl App {
             counter,
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),
-            rates: Rates::new(figures.clone()),
+            rates: shared.rates,
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics,
