@@ -28,7 +28,7 @@ impl Postgres {
     }
 
     pub(crate) async fn connect(&self) -> Arc<PostgresStore> {
-        Arc::new(PostgresStore::connect(&self.config()).await.unwrap())
+        connect(&self.config()).await
     }
 
     /// A plain connection beside the store, as the owner of the tables.
@@ -58,8 +58,13 @@ impl Postgres {
     }
 }
 
+/// A handle with settings of its own.
+pub(crate) async fn connect(config: &PostgresConfig) -> Arc<PostgresStore> {
+    Arc::new(PostgresStore::connect(config).await.unwrap())
+}
+
 /// The fences of a machine that runs many tests at once are slow.
-fn config(url: &str) -> PostgresConfig {
+pub(crate) fn config(url: &str) -> PostgresConfig {
     PostgresConfig {
         url: Some(url.to_owned()),
         fence_timeout_ms: 1_000,

@@ -1,6 +1,11 @@
-//! The contract over PostgreSQL.
+//! PostgreSQL: the contract, and what is this engine's own.
 
 mod databases;
+mod schema;
+mod isolation;
+mod order;
+mod outages;
+mod search;
 
 use std::sync::Arc;
 
