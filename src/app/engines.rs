@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::limits::{Figures, OnOutage, Rates};
+use crate::request::resolution::directive::{CachedDirectives, Others};
 use crate::session::SessionSecret;
+use crate::store::Store;
 use crate::store::shared::redis::directives::SharedDirectives;
 use crate::store::shared::redis::session::RedisSessions;
 use crate::store::shared::redis::{Redis, RedisReplies};
@@ -22,8 +24,8 @@ pub(super) struct Engines {
     pub(super) sessions: Option<Arc<dyn SessionCache>>,
     /// Answers of keyed chat requests.
     pub(super) replies: Arc<dyn Replies>,
-    /// Directives for when the store is away.
-    pub(super) directives: Option<Arc<SharedDirectives>>,
+    /// Directives, with what other replicas have read for when the store is away.
+    pub(super) directives: Arc<CachedDirectives>,
     /// Request and token rates.
     pub(super) rates: Rates,
 }
@@ -32,17 +34,18 @@ impl Engines {
     /// Prepares them. No server is waited for: one that is away is an outage like any other.
     pub(super) fn new(
         config: &Config,
-        secret: &SessionSecret,
+        (secret, store): (&SessionSecret, &Arc<dyn Store>),
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> Result<Self, StartError> {
+        let directives = CachedDirectives::new(store.clone(), tasks.clone());
         let figures = Figures::new(&config.rate_limit);
         if config.redis.urls.is_empty() {
             return Ok(Self {
                 redis: None,
                 sessions: None,
                 replies: Arc::new(OwnReplies::default()),
-                directives: None,
+                directives: Arc::new(directives),
                 rates: Rates::new(figures),
             });
         }
@@ -53,7 +56,10 @@ impl Engines {
         Ok(Self {
             sessions: Some(Arc::new(sessions)),
             replies: Arc::new(RedisReplies::new(redis.clone(), secret)),
-            directives: Some(Arc::new(SharedDirectives::new(redis.clone(), secret))),
+            directives: Arc::new(directives.with(Others {
+                shared: Arc::new(SharedDirectives::new(redis.clone(), secret)),
+                feed: store.clone(),
+            })),
             rates: Rates::shared(figures, redis.clone(), on_outage, tasks.clone()),
             redis: Some(redis),
         })

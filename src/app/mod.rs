@@ -29,7 +29,7 @@ use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
-use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch, Others};
+use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
 use crate::store::Store;
@@ -222,15 +222,9 @@ impl App {
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
         let (index, hot_set) = searched(index);
         let secret = SessionSecret::new(keys.session.as_bytes());
-        let shared = Engines::new(&config, &secret, &metrics, &tasks)?;
-        let cached = CachedDirectives::new(store.clone(), tasks.clone());
-        let others = shared.directives.map(|shared| Others {
-            shared,
-            feed: store.clone(),
-        });
-        let cached_directives = Arc::new(cached.with(others));
+        let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
+        let cached_directives = shared.directives;
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
-        let figures = Figures::new(&config.rate_limit);
         let frozen = sessions.or(shared.sessions);
         let sessions = Sessions::new(&config.session, secret, store.clone(), frozen);
         Ok(Self(Arc::new(Shared {
@@ -242,7 +236,7 @@ impl App {
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),
             rates: shared.rates,
-            slots: Slots::new(figures),
+            slots: Slots::new(Figures::new(&config.rate_limit)),
             inflight: InFlight::new(&config.server),
             metrics,
             redis: shared.redis,

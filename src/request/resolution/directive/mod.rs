@@ -141,8 +141,8 @@ impl CachedDirectives {
 
     /// With what other replicas have read, for when the store is away.
     #[must_use]
-    pub fn with(mut self, others: Option<Others>) -> Self {
-        self.others = others;
+    pub fn with(mut self, others: Others) -> Self {
+        self.others = Some(others);
         self
     }
 
@@ -207,7 +207,7 @@ impl Landing {
         let read_at = Instant::now();
         let (active, revoked) = match self.stored().await {
             Ok(read) => read,
-            Err(error) => self.from_others().await.ok_or(error)?,
+            Err(error) => self.read_by_others().await.ok_or(error)?,
         };
         let loads = self.directives.loads.lock();
         let is_newest = loads.generation == self.generation;
@@ -249,7 +249,7 @@ impl Landing {
     }
 
     /// What another replica has read not too long ago, and not before the last change that is known here.
-    async fn from_others(&self) -> Option<(Active, Arc<[u32]>)> {
+    async fn read_by_others(&self) -> Option<(Active, Arc<[u32]>)> {
         let (org, agent) = self.key;
         let others = self.directives.others.as_ref()?;
         let read = others.shared.get(org, agent).await.ok()??.read;
