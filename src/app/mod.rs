@@ -197,7 +197,6 @@ impl App {
     /// # Errors
     /// When a part cannot be built from the configuration; the text names its key.
     pub fn build(config: Config, seams: Seams) -> Result<Self, StartError> {
-        let fail = |e: &dyn std::fmt::Display| StartError(e.to_string());
         let Seams {
             clock,
             entropy,
@@ -211,24 +210,22 @@ impl App {
             sessions,
         } = seams;
         let (policy, registry) = rules(&config)?;
-        let client = client(&config.upstream).map_err(|e| fail(&e))?;
-        let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(|e| fail(&e))?;
+        let client = client(&config.upstream).map_err(failed)?;
+        let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let tasks = Tasks::new();
-        let configured = || embedder::configured(&config.embedder, &client).map_err(StartError);
-        let embedder = embedder.map_or_else(configured, Ok)?;
+        let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
         let metrics = Metrics::new();
         let settings = index_settings(&*embedder, &config, &metrics);
-        let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
-        let (index, hot_set) = searched(index);
+        let (index, hot_set) = searched(store.clone(), clock.clone(), &tasks, settings);
         let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
-        let cached_directives = shared.directives;
-        let counter = counter(&*entropy).map_err(|e| fail(&e))?;
-        let frozen = sessions.or(shared.sessions);
-        let sessions = Sessions::new(&config.session, secret, store.clone(), frozen);
+        let counter = counter(&*entropy).map_err(failed)?;
+        let sessions = sessions.or(shared.sessions);
+        let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
         Ok(Self(Arc::new(Shared {
-            directives: directives.unwrap_or_else(|| cached_directives.clone()),
+            directives: directives.unwrap_or_else(|| shared.directives.clone()),
+            cached_directives: shared.directives,
             hot: hot.unwrap_or_else(|| hot_set.clone()),
             cold: cold.unwrap_or_else(|| searching(&index, candidates, &config)),
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
@@ -254,7 +251,6 @@ impl App {
             store,
             verifier,
             token_key,
-            cached_directives,
             index,
             hot_set,
             embedder,
@@ -313,6 +309,14 @@ impl App {
     }
 }
 
+fn embedding(config: &Config, client: &Client) -> Result<Arc<dyn Embedder>, StartError> {
+    embedder::configured(&config.embedder, client).map_err(StartError)
+}
+
+fn failed(error: impl std::fmt::Display) -> StartError {
+    StartError(error.to_string())
+}
+
 /// What a reload can change: policy, providers and models.
 fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
     let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
@@ -333,8 +337,13 @@ fn index_settings(embedder: &dyn Embedder, config: &Config, metrics: &Metrics) -
 }
 
 /// The index, and the hot sets of its partitions.
-fn searched(index: Index) -> (Arc<Index>, Arc<HotSet>) {
-    let index = Arc::new(index);
+fn searched(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    tasks: &Tasks,
+    settings: IndexSettings,
+) -> (Arc<Index>, Arc<HotSet>) {
+    let index = Arc::new(Index::new(store, clock, tasks.clone(), settings));
     (index.clone(), Arc::new(HotSet::new(index)))
 }
 
