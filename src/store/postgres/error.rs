@@ -88,10 +88,10 @@ impl From<Error> for Fault {
 impl Fault {
     /// The engine's code.
     pub(super) fn code(&self) -> Option<String> {
-        match self {
-            Self::Engine(Error::Database(error)) => error.code().map(|code| code.into_owned()),
-            Self::Engine(_) | Self::Late | Self::Closed => None,
-        }
+        let Self::Engine(Error::Database(error)) = self else {
+            return None;
+        };
+        error.code().map(|code| code.into_owned())
     }
 
     /// Whether the connection is of no use any more.

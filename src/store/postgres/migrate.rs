@@ -13,7 +13,6 @@ use super::connect::Settings;
 use super::error::{Fault, OpenError};
 use super::rows::Columns;
 use crate::config::PostgresConfig;
-use crate::store::StoreError;
 
 /// Step `n` is at index `n - 1`. A released step is never edited; a change is a new one.
 const STEPS: &[&str] = &[
@@ -22,7 +21,6 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0003_sessions.sql"),
     include_str!("migrations/0004_row_security.sql"),
     include_str!("migrations/0005_search.sql"),
-    include_str!("migrations/0006_imports.sql"),
 ];
 
 /// Who migrates holds this lock.
@@ -107,19 +105,12 @@ async fn prepare(conn: &mut PgConnection) -> Result<(), OpenError> {
         Some("create the schema"),
     )
     .await?;
-    let vectors = run(
-        conn,
-        "CREATE EXTENSION IF NOT EXISTS vector",
-        Some("create the extension pgvector"),
-    )
-    .await;
-    vectors.map_err(|error| {
-        // The engine says that it cannot open the extension's file, or that it knows no such extension.
-        if matches!(error, OpenError::Store(StoreError::Unavailable(_))) {
-            OpenError::NoVectors
-        } else {
-            error
-        }
+    let extension = "CREATE EXTENSION IF NOT EXISTS vector";
+    let created = conn.execute(extension).await.map_err(Fault::from);
+    created.map_err(|fault| match fault.code().as_deref() {
+        Some("58P01" | "0A000" | "42704") => OpenError::NoVectors,
+        Some("42501") => OpenError::Forbidden("create the extension pgvector"),
+        _ => fault.into(),
     })?;
     let sql = "SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), TRUE)
                FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
@@ -149,7 +140,7 @@ async fn grant(conn: &mut PgConnection, role: &str) -> Result<(), OpenError> {
         "GRANT USAGE ON SCHEMA ibex TO \"{role}\";
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ibex TO \"{role}\";
          REVOKE INSERT, UPDATE, DELETE ON schema_steps FROM \"{role}\";
-         GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA ibex TO \"{role}\";
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA ibex TO \"{role}\";
          REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ibex FROM PUBLIC;
          GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ibex TO \"{role}\""
     );

@@ -86,13 +86,12 @@ fn ended(chain: &[u8], end: &TurnEnd) -> Map<String, Value> {
     }))
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Map::new()
-        }
-    }
+/// The members of an object.
+fn object(mut value: Value) -> Map<String, Value> {
+    value
+        .as_object_mut()
+        .map(std::mem::take)
+        .unwrap_or_default()
 }
 
 fn ids(ids: &[MemoryId]) -> Vec<String> {
