@@ -1,0 +1,4 @@
+//! The caches of frozen sessions: one contract.
+
+mod contract;
+mod in_process;
