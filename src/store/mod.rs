@@ -1,9 +1,11 @@
-//! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine.
+//! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine, `postgres` the one that
+//! replicas share.
 //!
 //! Every write bumps one store-wide revision and appends to the change feed in the same transaction, so a cache that has applied
 //! the feed up to revision `r` is exactly the store at `r`, whichever process wrote. `keys` holds the server keys beside the store.
 
 pub mod sqlite;
+pub mod postgres;
 pub mod shared;
 pub mod keys;
 mod embeddings;

@@ -4,3 +4,4 @@ mod cache;
 mod contract;
 mod fixtures;
 mod sqlite;
+mod postgres;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-pub(crate) use database::{fresh_database, migrated_database};
+pub(crate) use database::{Database, fresh_database, migrated_database};
 pub(crate) use engine::{OwnPostgres, OwnRedis};
 
 /// Where the two shared engines are.
