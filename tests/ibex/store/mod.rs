@@ -2,6 +2,6 @@
 
 mod cache;
 mod contract;
-mod fixtures;
+pub(crate) mod fixtures;
 mod sqlite;
 mod postgres;

@@ -2,3 +2,4 @@
 
 mod contract;
 mod in_process;
+mod redis;
