@@ -16,7 +16,7 @@ use crate::support::services::{fresh_prefix, redis_url};
 const PATIENCE_MS: u64 = 30_000;
 
 /// A Redis as one replica has it.
-fn replica_at(url: &str, prefix: &str) -> Redis {
+pub(crate) fn replica_at(url: &str, prefix: &str) -> Redis {
     let config = RedisConfig {
         urls: vec![url.to_owned()],
         prefix: prefix.to_owned(),

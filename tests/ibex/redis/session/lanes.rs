@@ -7,7 +7,8 @@ use ibex::session::{Anchor, Block, ChainHash, Lane, LaneKey, Outcome, Turn};
 use ibex::store::shared::redis::session::RedisSessions;
 use ibex::store::shared::{BlockFate, CacheError, Known, SessionCache};
 
-use super::items::{Pair, block, held, id, key, opening, sent, turn};
+use super::items::Pair;
+use crate::store::fixtures::lanes::{block, held, id, key, opening, sent, turn};
 
 fn is_unavailable<T>(answer: Result<T, CacheError>) -> bool {
     matches!(answer, Err(CacheError::Unavailable(_)))

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::items::{Pair, block_at, id, key, opening, sent, turn};
+use super::items::Pair;
+use crate::store::fixtures::lanes::{block_at, id, key, opening, sent, turn};
 
 /// Turns with what they got: chain, anchor, memories, state, revision.
 type Given = Vec<(u8, u8, Vec<u8>, bool, i64)>;

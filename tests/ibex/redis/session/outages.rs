@@ -7,7 +7,8 @@ use ibex::store::shared::{BlockFate, CacheError, Known, SessionCache};
 
 use super::super::proxy::Proxy;
 use super::super::replica_at;
-use super::items::{Pair, block, held, id, key, opening, sent, sessions, turn};
+use super::items::{Pair, sessions};
+use crate::store::fixtures::lanes::{block, held, id, key, opening, sent, turn};
 use crate::support::services::{OwnRedis, fresh_prefix, redis_url};
 
 #[tokio::test]
@@ -24,7 +25,7 @@ async fn a_call_whose_answer_is_lost_is_made_again_and_is_still_the_first() {
         .rotate(&key, 1, Arc::clone(&next), BlockFate::Keep)
         .await
         .unwrap();
-    let other = super::items::key("other");
+    let other = crate::store::fixtures::lanes::key("other");
     proxy.lose(1);
     let (holds, settled) = cache
         .open(&other, Arc::clone(&first), turns.clone())

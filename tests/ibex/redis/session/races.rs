@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use super::items::{Pair, key};
+use super::items::Pair;
 use super::model::{Answer, Op, model, op};
+use crate::store::fixtures::lanes::key;
 
 /// Races, each on a lane of its own.
 const RACES: usize = 10_000;
