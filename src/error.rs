@@ -79,6 +79,8 @@ codes! {
     DuplicateContent = "DUPLICATE_CONTENT", CONFLICT, "invalid_request_error";
     /// The idempotency key was used for another request.
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", CONFLICT, "invalid_request_error";
+    /// The idempotency key was used for another chat request.
+    IdempotencyKeyReuse = "IDEMPOTENCY_KEY_REUSE", CONFLICT, "invalid_request_error";
     /// The first request with this idempotency key is still under way.
     IdempotencyInProgress = "IDEMPOTENCY_IN_PROGRESS", CONFLICT, "invalid_request_error";
     /// The state does not allow the change.

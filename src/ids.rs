@@ -181,6 +181,21 @@ impl RequestId {
     }
 }
 
+/// Lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| {
+        DIGITS
+            .get(usize::from(nibble))
+            .map_or('0', |d| char::from(*d))
+    };
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{AgentId, InvalidId, SessionId, UserId};

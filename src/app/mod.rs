@@ -30,7 +30,7 @@ use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
-use crate::store::shared::SessionCache;
+use crate::store::shared::{OwnReplies, Replies, SessionCache};
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
 use crate::tokens::{Counter, Estimator};
@@ -103,6 +103,8 @@ pub struct Shared {
     pub sessions: Sessions,
     /// Turns that become memory.
     pub capture: Capture,
+    /// Answers of keyed chat requests.
+    pub replies: Arc<dyn Replies>,
     /// Keyed writes that are under way.
     pub claims: Claims,
     /// Writes that state something about the same.
@@ -205,8 +207,7 @@ impl App {
         let metrics = Metrics::new();
         let settings = index_settings(&*embedder, &config, &metrics);
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
-        let index = Arc::new(index);
-        let hot_set = Arc::new(HotSet::new(index.clone()));
+        let (index, hot_set) = searched(index);
         let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
         let figures = Figures::new(&config.rate_limit);
@@ -223,6 +224,7 @@ impl App {
             slots: Slots::new(figures),
             inflight: InFlight::new(&config.server),
             metrics,
+            replies: Arc::new(OwnReplies::default()),
             claims: Claims::default(),
             turns: Turns::default(),
             capture: Capture::new(&config.capture),
@@ -312,6 +314,12 @@ fn index_settings(embedder: &dyn Embedder, config: &Config, metrics: &Metrics) -
         figures: metrics.index.clone(),
         ..IndexSettings::new(model, &config.memory)
     }
+}
+
+/// The index, and the hot sets of its partitions.
+fn searched(index: Index) -> (Arc<Index>, Arc<HotSet>) {
+    let index = Arc::new(index);
+    (index.clone(), Arc::new(HotSet::new(index)))
 }
 
 /// A counter whose cache keys nobody can guess.

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::ids::UserId;
 use crate::memory::Category;
 
-use super::{agent, directive, init, memory, org, token};
+use super::{agent, directive, init, memory, org, token, transfer};
 
 /// An OpenAI-compatible reverse proxy that gives agents memory.
 #[derive(Debug, Parser)]
@@ -50,6 +50,12 @@ pub enum Command {
     /// Memories
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
+    /// Write the whole store into a file, to move it to another engine
+    Export(transfer::ExportArgs),
+    /// Fill an empty store from an exported file
+    Import(transfer::ImportArgs),
+    /// Bring the database of [postgres] up to date; the embedded store needs no call
+    Migrate,
     /// Show what a request would be sent with, without sending it
     Preview(PreviewArgs),
 }

@@ -8,7 +8,7 @@ use crate::app::{App, Seams};
 use crate::auth::pat::{self, NewToken, TokenKey};
 use crate::config::{self, Config, ContextConfig, Variables, process_env};
 use crate::seams::{SystemClock, SystemEntropy};
-use crate::store::IdentityStore;
+use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::store::sqlite::SqliteStore;
 use crate::telemetry;
@@ -18,7 +18,7 @@ use super::serve::Source;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
 use super::{
     agent, check_config, demo, directive, error, import, init, memory, org, preview, remember,
-    serve, token,
+    serve, token, transfer,
 };
 
 /// Runs the process's command line.
@@ -50,6 +50,10 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
             "demo takes no configuration; `ibex serve` does".to_owned(),
         )),
         Command::Demo(args) => demo::run(args, env, &mut out).await,
+        Command::Migrate => {
+            let loaded = config::load(file.as_deref(), env)?;
+            migrate(&loaded.config, &mut out).await
+        }
         Command::Serve => {
             let loaded = config::load(file.as_deref(), env)?;
             for warning in &loaded.warnings {
@@ -69,11 +73,23 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
         | Command::Token(_)
         | Command::Directive(_)
         | Command::Memory(_)
+        | Command::Export(_)
+        | Command::Import(_)
         | Command::Preview(_)) => {
             let loaded = config::load(file.as_deref(), env)?;
             with_store(command, loaded.config, &mut out).await
         }
     }
+}
+
+/// Brings the configured store's schema up to date.
+async fn migrate(config: &Config, out: &mut Out<'_>) -> Result<(), CliError> {
+    let opened = open(config.clone()).await?;
+    opened.close().await?;
+    Ok(out.one(
+        &serde_json::json!({"schema": "current"}),
+        "the schema is up to date",
+    )?)
 }
 
 fn complain(warning: &str) -> Result<(), CliError> {
@@ -84,8 +100,14 @@ fn complain(warning: &str) -> Result<(), CliError> {
 /// An open store with its keys, as commands and the server need it.
 pub(super) struct Opened {
     pub(super) config: Config,
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) keys: ServerKeys,
+    engine: Engine,
+}
+
+/// The engine behind the store: what it takes to end it.
+enum Engine {
+    Embedded(Arc<SqliteStore>),
 }
 
 /// Opens the configured store.
@@ -101,14 +123,16 @@ pub(super) async fn open(config: Config) -> Result<Opened, CliError> {
     }
     let keys =
         ServerKeys::load_or_create(path, &config.keys, &SystemEntropy).map_err(|e| failed(&e))?;
+    let store = Arc::new(store);
     Ok(Opened {
-        store: Arc::new(store),
+        store: store.clone(),
+        engine: Engine::Embedded(store),
         keys,
         config,
     })
 }
 
-async fn has_tokens(store: &SqliteStore) -> Result<bool, CliError> {
+async fn has_tokens(store: &dyn Store) -> Result<bool, CliError> {
     for org in store.orgs().await? {
         if !store.tokens(org.id).await?.is_empty() {
             return Ok(true);
@@ -118,6 +142,13 @@ async fn has_tokens(store: &SqliteStore) -> Result<bool, CliError> {
 }
 
 impl Opened {
+    /// Finishes what is queued and closes the store.
+    pub(super) async fn close(&self) -> Result<(), CliError> {
+        match &self.engine {
+            Engine::Embedded(store) => Ok(store.close().await?),
+        }
+    }
+
     /// The application over this store.
     pub(super) fn app(&self) -> Result<App, CliError> {
         let seams = Seams::over(self.store.clone(), self.keys.clone());
@@ -154,7 +185,7 @@ pub(super) fn patient(context: &mut ContextConfig) {
 async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
     let opened = open(config).await?;
     let result = at_desk(command, &opened, out).await;
-    opened.store.close().await?;
+    opened.close().await?;
     result
 }
 
@@ -188,11 +219,13 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
         Command::Memory(MemoryCommand::Import(args)) => {
             import::run(args, &desk, &opened.patient_app()?, out).await
         }
+        Command::Export(args) => transfer::export(args, desk.store, &opened.keys, out).await,
+        Command::Import(args) => transfer::import(args, desk.store, &opened.keys, out).await,
         Command::Preview(args) => {
             preview::run(args, &desk, &opened.searching_app().await?, out).await
         }
         // Handled before a store is opened.
-        Command::Serve | Command::Demo(_) | Command::CheckConfig => Ok(()),
+        Command::Serve | Command::Demo(_) | Command::CheckConfig | Command::Migrate => Ok(()),
     }
 }
 

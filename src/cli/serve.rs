@@ -49,7 +49,7 @@ pub(super) async fn close(app: &App, opened: &Opened) -> Result<(), CliError> {
     if left > 0 {
         tracing::warn!(tasks = left, "background work was cut");
     }
-    opened.store.close().await?;
+    opened.close().await?;
     tracing::info!("stopped");
     Ok(())
 }

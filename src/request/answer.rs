@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::app::App;
 use crate::limits::SlotHeld;
@@ -12,10 +12,12 @@ use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
 use crate::openai::{Tap, TapReport};
 use crate::session::record::TurnEnd;
+use crate::store::shared::Reply;
 use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
 
 use super::context::{Attached, Checkpoint, Estimate, learnt_under};
 use super::handoff::{Answer, AnswerBody, end_to_end};
+use super::idempotency::{self, Claim, Copied, Copy};
 use super::rate_limit::CountedTokens;
 use super::read::ValidChat;
 use super::relay::{Ending, Patience, Relay, into_body};
@@ -38,6 +40,8 @@ pub struct Told<'a> {
     pub attached: Attached,
     /// What may become memory once the answer has ended.
     pub capture: Option<Box<Turn>>,
+    /// The request's key, for whoever repeats it.
+    pub claim: Option<Claim>,
 }
 
 /// Makes the response of a chat request.
@@ -51,6 +55,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
         resolved,
         attached,
         capture,
+        claim,
     } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
@@ -77,6 +82,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             capture,
             checkpoint: attached.checkpoint().cloned(),
             estimate: model.zip(attached.estimate()),
+            claim: claim.map(Pending::new),
         },
     );
     let status = response.status();
@@ -85,6 +91,17 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     attached.write(headers);
     put(headers, "x-ibex-session-id", resolved.session.as_str());
     put(headers, "server-timing", &trail.server_timing());
+    response
+}
+
+/// Makes the response of a request that was answered before.
+#[must_use]
+pub fn repeated(reply: Reply, counted: &CountedTokens, resolved: &Resolved) -> Response {
+    let mut response = idempotency::replay(reply);
+    let status = response.status();
+    let headers = response.headers_mut();
+    counted.write(status, headers);
+    put(headers, "x-ibex-session-id", resolved.session.as_str());
     response
 }
 
@@ -111,6 +128,7 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             capture: None,
             checkpoint: None,
             estimate: None,
+            claim: None,
         },
     );
     let status = response.status();
@@ -138,7 +156,7 @@ pub struct Other<'a> {
 /// The provider's `X-Request-ID`.
 const UPSTREAM_REQUEST_ID: HeaderName = HeaderName::from_static("x-ibex-upstream-request-id");
 
-fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
+fn relayed(app: &App, answer: Answer, mut closing: Closing) -> Response {
     let Answer { mut head, body } = answer;
     end_to_end(&mut head.headers);
     // Our own identifier takes this name; a support ticket needs the provider's.
@@ -146,8 +164,17 @@ fn relayed(app: &App, answer: Answer, closing: Closing) -> Response {
         head.headers.insert(UPSTREAM_REQUEST_ID, theirs);
     }
     match body {
-        AnswerBody::Whole(bytes) => Response::from_parts(head, bytes.into()),
+        AnswerBody::Whole(bytes) => {
+            if let Some(pending) = closing.claim.take() {
+                pending
+                    .claim
+                    .complete(head.status, &head.headers, bytes.clone());
+            }
+            Response::from_parts(head, bytes.into())
+        }
         AnswerBody::Arriving(incoming) => {
+            let copy = closing.claim.as_mut().map(|pending| pending.begin(&head));
+            let incoming = Copied::new(incoming, copy);
             let upstream = &app.config.upstream;
             let total = Some(upstream.total_timeout_ms)
                 .filter(|ms| *ms > 0)
@@ -188,6 +215,42 @@ pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
+/// A claim that waits for its answer.
+struct Pending {
+    claim: Claim,
+    status: StatusCode,
+    headers: HeaderMap,
+    copy: Copy,
+}
+
+impl Pending {
+    fn new(claim: Claim) -> Self {
+        Self {
+            claim,
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            copy: Copy::new(),
+        }
+    }
+
+    /// Notes the head; answers with what takes the body's copy.
+    fn begin(&mut self, head: &http::response::Parts) -> Copy {
+        self.status = head.status;
+        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
+            if let Some(value) = head.headers.get(&name) {
+                self.headers.insert(name, value.clone());
+            }
+        }
+        self.copy.clone()
+    }
+
+    fn complete(self) {
+        if let Some(body) = self.copy.take() {
+            self.claim.complete(self.status, &self.headers, body);
+        }
+    }
+}
+
 /// What happens when the answer ends: the slot is given back, usage is counted, one line is logged.
 struct Closing {
     app: App,
@@ -198,6 +261,7 @@ struct Closing {
     capture: Option<Box<Turn>>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<(String, Estimate)>,
+    claim: Option<Pending>,
 }
 
 impl Closing {
@@ -245,6 +309,11 @@ impl Ending for Closing {
         let ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.check(end, usage, ms);
         self.learn(usage);
+        // One that broke off is given back where it is dropped.
+        let claim = self.claim.take();
+        if let Some(pending) = claim.filter(|_| end == StreamEnd::Complete) {
+            pending.complete();
+        }
         if end == StreamEnd::Complete
             && let Some(turn) = self.capture.take()
         {

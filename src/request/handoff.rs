@@ -1,4 +1,4 @@
-//! Stage 10, provider handoff: takes the rewritten request, yields the provider's [`Answer`], its head read and its body still to come.
+//! Stage 11, provider handoff: takes the rewritten request, yields the provider's [`Answer`], its head read and its body still to come.
 
 use std::time::Duration;
 

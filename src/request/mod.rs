@@ -1,7 +1,7 @@
 //! THE REQUEST PATH: one chat request from its first header to the last byte of the answer, the stages called in order.
 //!
 //! Each stage takes what the one before it proved and yields a proof of its own, so none can be skipped or swapped. A stage that refuses
-//! ends the request there; the provider is called in the tenth.
+//! ends the request there; the provider is called in the eleventh.
 
 pub mod stage;
 pub mod body_limit;
@@ -12,6 +12,7 @@ pub mod rate_limit;
 pub mod read;
 pub mod validation;
 pub mod resolution;
+pub mod idempotency;
 pub mod context;
 pub mod handoff;
 pub mod relay;
@@ -27,6 +28,8 @@ use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::ApiError;
 use crate::telemetry::{RequestMeta, Trail};
+
+use idempotency::Standing;
 
 pub use stage::{OnFailure, Stage};
 
@@ -64,6 +67,11 @@ pub async fn handle(
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
+    trail.enter(Stage::Idempotency);
+    let claim = match idempotency::claim(app, bound.principal(), headers, &valid.chat).await? {
+        Standing::First(claim) => claim,
+        Standing::Repeated(reply) => return Ok(answer::repeated(*reply, &counted, &resolved)),
+    };
     trail.enter(Stage::Context);
     let mut attached = context::attach(app, &bound, &valid, &resolved, headers).await;
     let capture = capture::turn(app, bound.principal(), headers, (&valid, &resolved));
@@ -85,6 +93,7 @@ pub async fn handle(
             resolved,
             attached,
             capture,
+            claim,
         },
     ))
 }

@@ -53,6 +53,8 @@ stages! {
     TokenRate = "token_rate", Closed;
     /// Directive and session.
     Resolve = "resolve", Open;
+    /// A repeated request.
+    Idempotency = "idempotency", Open;
     /// Memories.
     Context = "context", Open;
     /// The provider call.

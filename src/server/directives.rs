@@ -1,6 +1,5 @@
 //! `/v1/directives`: versions, the active one, promote, rollback and revoke.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::{ApiError, Code};
+use crate::ids::hex;
 use crate::store::{DirectiveMode, DirectiveVersion, NewDirective};
 use crate::telemetry::Trail;
 use crate::tokens::Family;
@@ -51,16 +51,6 @@ impl<'a> DirectiveView<'a> {
 #[derive(Serialize)]
 struct Versions<'a> {
     directives: Vec<DirectiveView<'a>>,
-}
-
-/// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _written = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 pub(super) async fn list(State(app): State<App>, request: Request) -> Response {

@@ -16,7 +16,7 @@ pub(super) fn create_folder_of(path: &Path) -> io::Result<()> {
 }
 
 /// Opens `path` for writing and creates it with mode 0600. Existing contents and modes stay.
-pub(super) fn open_private(path: &Path) -> io::Result<File> {
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
         .create(true)

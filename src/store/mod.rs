@@ -1,13 +1,16 @@
-//! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine.
+//! What is durable, as traits: identities, directives, memories and the change feed. `sqlite` is the embedded engine, `postgres` the one that
+//! replicas share.
 //!
 //! Every write bumps one store-wide revision and appends to the change feed in the same transaction, so a cache that has applied
 //! the feed up to revision `r` is exactly the store at `r`, whichever process wrote. `keys` holds the server keys beside the store.
 
 pub mod sqlite;
+pub mod postgres;
 pub mod shared;
 pub mod keys;
+pub mod transfer;
 mod embeddings;
-mod files;
+pub(crate) mod files;
 mod refinery;
 mod sessions;
 mod types;
@@ -226,6 +229,7 @@ pub trait Store:
     + RefineryStore
     + SessionStore
     + ChangeFeed
+    + transfer::TransferStore
 {
 }
 
@@ -237,5 +241,6 @@ impl<T> Store for T where
         + RefineryStore
         + SessionStore
         + ChangeFeed
+        + transfer::TransferStore
 {
 }

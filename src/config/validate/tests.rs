@@ -483,6 +483,7 @@ fn an_embedder_that_cannot_work_is_refused() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one list of faults")]
 fn engines_that_replicas_share_are_held_to_what_can_work() {
     let key = "[keys]\ntoken_digest = 'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='\n";
     let postgres = "[postgres]\nurl = 'postgres://ibex@127.0.0.1/ibex'\n";

@@ -39,9 +39,42 @@ impl Row {
     }
 }
 
+/// What is known of a partition of which only candidates are here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Background {
+    /// Memories in the partition.
+    pub(super) documents: usize,
+    /// Of them, candidates.
+    pub(super) candidates: usize,
+    /// The mean cosine over all of them, where it is known.
+    pub(super) mean_cosine: Option<f32>,
+    /// Whether every memory with a word of the query is a candidate.
+    pub(super) all_words: bool,
+}
+
+impl Background {
+    /// How many of the partition's memories hold a term, when so many of the candidates do. Candidates are chosen for their words: where
+    /// not all that have one are here, the share among them is an upper bound, and the geometric mean with their number is a guess.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a guess needs no more than seven digits"
+    )]
+    pub(super) fn holding(&self, here: u32) -> u32 {
+        if self.all_words || here == 0 || self.candidates == 0 {
+            return here;
+        }
+        let most = here as f32 / self.candidates as f32 * self.documents as f32;
+        (here as f32 * most.max(here as f32)).sqrt() as u32
+    }
+}
+
 /// The columns.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
+    /// Set where the rows are candidates that stand for a whole partition.
+    pub(super) background: Option<Box<Background>>,
     /// Grows when rows or postings move: a pass that released the lock starts again.
     pub(super) generation: u64,
     pub(super) rows: Blocks<Row>,

@@ -148,6 +148,19 @@ impl Index {
         self.slots.tasks()
     }
 
+    /// Whether a partition is loaded.
+    #[must_use]
+    pub fn is_loaded(&self, partition: &PartitionKey) -> bool {
+        self.slots
+            .get(partition)
+            .is_some_and(|slot| slot.is_loaded())
+    }
+
+    /// Starts loading a partition that somebody has asked for.
+    pub fn begin_load(&self, partition: &PartitionKey) {
+        self.slots.asked(partition);
+    }
+
     /// Whether a partition is loaded or being loaded.
     #[must_use]
     pub fn holds(&self, partition: &PartitionKey) -> bool {

@@ -16,6 +16,7 @@
 //! evidence, standing what a match is worth, and what a memory is worth whatever is asked
 //! slots              the partitions in memory: which are loaded, and how; which leave when the index is too large
 //! index, hot         the two branches that a request asks
+//! database           the cold branch over a store that searches by itself
 //! ```
 
 mod terms;
@@ -40,6 +41,7 @@ mod fusion;
 mod slots;
 mod hot;
 mod index;
+mod database;
 mod near;
 pub mod standing;
 
@@ -54,6 +56,7 @@ use crate::memory::Memory;
 use crate::memory::embedder::{Calibration, StaticMiniLm, static_minilm};
 use crate::store::StoreError;
 
+pub use database::{CandidateStore, Candidates, Staged, Wanted, lexemes};
 pub use fusion::{Weights, search_partitions, search_weighted};
 pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
@@ -115,6 +118,8 @@ struct Prepared {
     /// See [`Query::names`].
     words: OnceLock<Vec<Term>>,
     vector: Option<QueryVector>,
+    /// The same as it was given.
+    given: Option<Arc<[f32]>>,
     model: Arc<str>,
     /// What the cosines of `vector` mean.
     calibration: Calibration,
@@ -163,6 +168,7 @@ impl Query {
             text: text.into(),
             words: OnceLock::new(),
             vector: vector.and_then(QueryVector::new),
+            given: vector.map(Arc::from),
             model,
             calibration,
             built_in: OnceLock::new(),
@@ -173,6 +179,17 @@ impl Query {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.terms.is_empty() && self.0.vector.is_none()
+    }
+
+    /// The text.
+    fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The vector with its model.
+    fn asked_vector(&self) -> Option<(Arc<str>, Arc<[f32]>)> {
+        let given = self.0.given.as_ref()?;
+        Some((Arc::clone(&self.0.model), Arc::clone(given)))
     }
 
     fn terms(&self) -> &[(Term, f32)] {

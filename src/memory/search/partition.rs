@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 
-use super::columns::Columns;
+use super::columns::{Background, Columns};
 use super::prepared::{Levels, Prepared};
 use super::share::{Share, Total};
 use super::space::Space;
@@ -83,6 +83,13 @@ impl Partition {
             share: Share::new(total),
         };
         partition.write(|_| ());
+        partition
+    }
+
+    /// A partition of candidates that stand for a whole one, outside the index.
+    pub(super) fn standing_for(key: PartitionKey, space: Space, background: Background) -> Self {
+        let partition = Self::within(key, space, 0, Arc::default());
+        partition.write(|columns| columns.background = Some(Box::new(background)));
         partition
     }
 

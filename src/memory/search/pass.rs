@@ -56,10 +56,14 @@ impl TermWeights {
         let mut holding = vec![0u32; query.terms().len()];
         for partition in partitions {
             partition.read(deadline, |columns| {
-                documents += columns.live;
-                length += columns.live_length;
+                let whole = columns.background.as_deref();
+                let all = whole.map_or(columns.live, |w| w.documents.max(columns.live));
+                documents += all;
+                // The candidates' length is as good a guess at the others' as any.
+                length += columns.live_length * all as f64 / columns.live.max(1) as f64;
                 for (count, (term, _)) in holding.iter_mut().zip(query.terms()) {
-                    *count += columns.lexicon.postings(*term).live;
+                    let here = columns.lexicon.postings(*term).live;
+                    *count += whole.map_or(here, |whole| whole.holding(here));
                 }
             })?;
         }
@@ -119,6 +123,8 @@ pub(super) struct Pass {
     pub(super) dialogue: bool,
     /// What the cosines mean.
     pub(super) calibration: Calibration,
+    /// The mean cosine of all that the rows stand for, where the rows are candidates.
+    pub(super) mean_cosine: Option<f32>,
     /// Cosines; empty without a comparable query vector.
     pub(super) cosines: Vec<f32>,
     /// Cosines of the previous turn and this one together; empty without dialogue.
@@ -140,11 +146,13 @@ impl Pass {
         let (generation, rows, dialogue, dimensions) = partition.read(deadline, |c| {
             (c.generation, c.rows.len(), c.dialogue > 0, c.dimensions())
         })?;
+        let mean_cosine = partition.read(deadline, |c| c.background.as_ref()?.mean_cosine)?;
         let mut pass = Self {
             generation,
             rows,
             dialogue,
             calibration: Calibration::BUILT_IN,
+            mean_cosine,
             cosines: Vec::new(),
             pair_cosines: Vec::new(),
             lexical: vec![Lexical::default(); rows],

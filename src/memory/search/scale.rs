@@ -30,6 +30,16 @@ impl Channel {
         Self { low, factor }
     }
 
+    /// The same range from `low` on, when that is lower.
+    fn down_to(self, low: Option<f32>) -> Self {
+        match low {
+            Some(low) if low < self.low && self.factor > 0.0 => {
+                Self::new(low, self.low + self.factor.recip())
+            }
+            Some(_) | None => self,
+        }
+    }
+
     /// Rows without a vector are exactly 0 and say nothing about the mean.
     fn between_mean_and_greatest<'a>(
         columns: impl Iterator<Item = &'a [f32]>,
@@ -100,6 +110,10 @@ impl Scale {
         };
         let lexical =
             |of: fn(&Pass) -> &[Lexical]| Channel::up_to_greatest(passes.iter().map(of), deadline);
+        // Candidates are the nearest: their own mean would be no measure of what is usual.
+        let usual = passes.iter().filter_map(|pass| pass.mean_cosine);
+        let usual = usual.reduce(f32::min);
+        let cosines = |of| cosines(of).map(|channel: Channel| channel.down_to(usual));
         Ok(Self {
             cosine: cosines(|pass| &pass.cosines)?,
             pair_cosine: cosines(|pass| &pass.pair_cosines)?,

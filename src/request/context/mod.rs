@@ -1,4 +1,4 @@
-//! Stage 9, context: takes a valid request and what was resolved, yields [`Attached`]: the request as it goes out, and the record of it.
+//! Stage 10, context: takes a valid request and what was resolved, yields [`Attached`]: the request as it goes out, and the record of it.
 //!
 //! ```text
 //! retrieve   three branches at once, clamped to one deadline

@@ -1,4 +1,4 @@
-//! Stage 11, response relay: takes the provider's answer, yields the client's response; bytes pass as they come.
+//! Stage 12, response relay: takes the provider's answer, yields the client's response; bytes pass as they come.
 //!
 //! A tap reads a copy for usage. The only bytes ever added are one error event when the provider dies inside a stream. Whoever drops
 //! the body (a client that leaves) drops the provider's connection with it.

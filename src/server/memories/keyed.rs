@@ -2,52 +2,20 @@
 
 use std::sync::Arc;
 
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::auth::Principal;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::ids::IdempotencyKey;
 use crate::memory::PartitionKey;
 use crate::memory::write::idempotency::{Keyed, claim};
 use crate::memory::write::{WriteError, WriteOutcome, Written, faults, write, write_keyed};
+use crate::request::idempotency::REPLAYED;
 use crate::store::{LedgerOutcome, LedgerRow};
 
 use super::super::json::{Asked, store_failed};
-
-/// Both names are in use among clients.
-const NAMES: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
-const REPLAYED: HeaderName = HeaderName::from_static("x-idempotency-replayed");
-
-/// The key of a request, if it has one.
-///
-/// # Errors
-/// 400 when it is no key, or two that differ.
-pub(super) fn key(head: &Parts) -> Result<Option<IdempotencyKey>, ApiError> {
-    let headers = &head.headers;
-    let given = NAMES.iter().flat_map(|name| headers.get_all(*name));
-    let mut found: Option<IdempotencyKey> = None;
-    for value in given {
-        let text = value.to_str().unwrap_or_default();
-        // As a structured header the key stands in quotes.
-        let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
-        let key: IdempotencyKey = inner
-            .unwrap_or(text)
-            .parse()
-            .map_err(|_| wrong("Idempotency-Key must be 1 to 255 visible ASCII characters"))?;
-        if found.as_ref().is_some_and(|other| *other != key) {
-            return Err(wrong("Idempotency-Key and X-Idempotency-Key differ"));
-        }
-        found = Some(key);
-    }
-    Ok(found)
-}
-
-fn wrong(what: &'static str) -> ApiError {
-    ApiError::new(Code::ValidationError, what).param("Idempotency-Key")
-}
 
 /// What became of each memory, and whether that was so before this request.
 pub(super) struct KeyedOutcome {

@@ -21,6 +21,7 @@ use crate::error::{ApiError, Code, ErrorBody, FieldError};
 use crate::ids::{IdempotencyKey, MemoryId};
 use crate::memory::Status;
 use crate::memory::write::{WriteError, Written, objects};
+use crate::request::idempotency;
 use crate::telemetry::Trail;
 
 use super::chat::apart;
@@ -49,7 +50,7 @@ async fn ask_to_write(
     let (head, body) = apart(request);
     let asked = ask(app, &head, body, Permissions::MEMORY_WRITE, trail).await?;
     let needed = write_permission(asked.principal());
-    Ok((asked.require(needed)?, keyed::key(&head)?))
+    Ok((asked.require(needed)?, idempotency::key(&head.headers)?))
 }
 
 pub(super) async fn create(State(app): State<App>, request: Request) -> Response {

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use crate::ids::hex;
 use crate::ids::{MemoryId, SessionId, UserId};
-use crate::server::directives::hex;
 use crate::session::record::{
     LaneView as StoredLane, OpeningRecord, SessionStatus, SessionView as StoredSession, TurnEnd,
     TurnView as StoredTurn,

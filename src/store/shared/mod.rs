@@ -2,7 +2,9 @@
 //!
 //! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
 
+mod matching;
 mod in_process;
+mod replies;
 pub mod redis;
 
 use std::fmt::Debug;
@@ -14,6 +16,9 @@ use crate::ids::MemoryId;
 use crate::session::{ChainHash, LaneKey, Opening, Outcome, Turn};
 
 pub use in_process::InProcess;
+pub use replies::{
+    COMPLETED, Claimed, Fingerprint, OwnReplies, Owner, PENDING, Replies, Reply, ReplyKey,
+};
 
 /// Why the cache has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,6 +86,11 @@ pub enum BlockFate {
 /// Frozen sessions. Every key carries organisation, agent and user.
 #[async_trait]
 pub trait SessionCache: Send + Sync + Debug {
+    /// Whether other processes put things into it as well: what this one knows of its own records says nothing of theirs then.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// What is held for `turns`; nothing when the lane is not known.
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError>;
 

@@ -125,7 +125,7 @@ impl ChangeFeed for SqliteStore {
     }
 }
 
-fn newest(conn: &Connection) -> Result<i64, StoreError> {
+pub(super) fn newest(conn: &Connection) -> Result<i64, StoreError> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'changes'";
     let newest = conn
         .prepare_cached(sql)?

@@ -9,6 +9,7 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_sessions.sql"),
     include_str!("migrations/0003_refinery.sql"),
+    include_str!("migrations/0004_imports.sql"),
 ];
 
 /// Brings the schema up to date. A file that is up to date is not written to, so opening it wakes nobody.

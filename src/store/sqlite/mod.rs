@@ -5,6 +5,7 @@
 //! writer       queue -> group -> one transaction -> answers; use counts and log upkeep in between
 //! readers      the pool
 //! identity     directives     memories     sessions     feed       one trait each
+//! transfer     the whole of it, out and in
 //! fences       what was forgotten last, asked on every request
 //! rows         columns to values                      error        engine errors to store errors
 //! ```
@@ -23,6 +24,7 @@ mod refinery;
 mod fences;
 mod sessions;
 mod feed;
+mod transfer;
 mod error;
 
 use std::fmt;

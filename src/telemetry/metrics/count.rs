@@ -39,6 +39,12 @@ impl Metrics {
         self.lane_bytes.set(gauge(bytes));
     }
 
+    /// Counts a keyed chat request.
+    pub fn chat_idempotency(&self, result: &'static str) {
+        let keys = &self.chat_idempotency;
+        keys.get_or_create(&ResultOnly { result }).inc();
+    }
+
     /// Tells how many session records were lost since the start.
     pub fn session_records_lost(&self, lost: u64) {
         let counter = self.records_lost.inner();

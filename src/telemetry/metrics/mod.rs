@@ -126,6 +126,7 @@ pub struct Metrics {
     session_events: Family<EventOnly, Counter>,
     prefix_broken: Counter,
     records_lost: Counter,
+    chat_idempotency: Family<ResultOnly, Counter>,
     lanes_held: Gauge,
     lane_bytes: Gauge,
     /// What the index counts.
@@ -175,6 +176,7 @@ impl Metrics {
             session_events: Family::default(),
             prefix_broken: Counter::default(),
             records_lost: Counter::default(),
+            chat_idempotency: Family::default(),
             lanes_held: Gauge::default(),
             lane_bytes: Gauge::default(),
             index: IndexFigures::default(),
@@ -287,6 +289,11 @@ impl Metrics {
             "session_records_lost",
             "Session records that could not be stored",
             self.records_lost.clone(),
+        );
+        r.register(
+            "chat_idempotency",
+            "Chat requests with an Idempotency-Key, by what became of the key",
+            self.chat_idempotency.clone(),
         );
         r.register(
             "session_lanes",

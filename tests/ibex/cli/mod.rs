@@ -12,6 +12,7 @@ mod import;
 mod memory;
 mod process;
 mod serving;
+mod transfer;
 mod usage;
 
 use std::io::Write;

@@ -14,6 +14,7 @@ mod stalled_client;
 mod pass_through;
 mod token_estimates;
 mod leaving;
+mod keyed;
 mod pressure;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod budget;
+mod candidates;
 mod loads;
 
 use std::collections::HashSet;

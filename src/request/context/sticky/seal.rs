@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{Frozen, compose};
 use crate::app::App;
-use crate::ids::MemoryId;
+use crate::ids::{MemoryId, hex};
 use crate::memory::{Memory, Status};
 use crate::openai::ChatRequest;
 use crate::openai::edits::Edits;
@@ -316,17 +316,4 @@ fn extends(chain: &Chain, last: &Sent) -> bool {
         .checked_sub(1)
         .and_then(|i| chain.links().get(i));
     at == Some(&last.link)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| {
-        DIGITS
-            .get(usize::from(nibble))
-            .map_or('0', |d| char::from(*d))
-    };
-    bytes
-        .iter()
-        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
-        .collect()
 }

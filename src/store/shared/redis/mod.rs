@@ -11,6 +11,11 @@
 mod breaker;
 mod connection;
 pub mod keys;
+mod wire;
+pub mod session;
+mod newest;
+pub mod directives;
+pub mod hot;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -1,0 +1,175 @@
+//! From the engine's errors to [`StoreError`] and [`OpenError`]: fixed texts only, because the engine's own may quote values.
+
+use sqlx::Error;
+
+use crate::store::StoreError;
+
+/// Why the store could not be opened or its schema not be brought up to date.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// `postgres.url` is not set, or not a URL of a PostgreSQL database.
+    #[error("postgres.url is not the URL of a PostgreSQL database")]
+    Url,
+    /// The schema is older than this program.
+    #[error(
+        "the database has schema version {found} and this program needs {known}: run `ibex migrate`"
+    )]
+    OlderSchema {
+        /// The database's version; 0 when it has no schema of ours.
+        found: i64,
+        /// The version this program needs.
+        known: i64,
+    },
+    /// The schema was written by a newer version.
+    #[error(
+        "the database has schema version {found} and this program knows versions up to {known}: use a newer program"
+    )]
+    NewerSchema {
+        /// The database's version.
+        found: i64,
+        /// The newest version this program knows.
+        known: i64,
+    },
+    /// The user of the URL may not act as the role.
+    #[error(
+        "the user of postgres.url may not act as the role {0:?}: an administrator has to grant it that role"
+    )]
+    NotGranted(String),
+    /// The role would not be bound by row-level security, or could switch it off.
+    #[error("the role {role:?} {fault}: rows of tenants would not be kept apart")]
+    UnboundRole {
+        /// The configured role.
+        role: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// A table with content of tenants is open to all of them.
+    #[error("row-level security is not forced on every table of tenants: run `ibex migrate`")]
+    UnprotectedTables,
+    /// The migrating user lacks a right.
+    #[error(
+        "the user of postgres.url may not {0}: let an administrator do it, or run `ibex migrate` as one"
+    )]
+    Forbidden(&'static str),
+    /// The server has no pgvector.
+    #[error("the server does not have the extension pgvector")]
+    NoVectors,
+    /// The engine refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        Self::Store(fault.into())
+    }
+}
+
+/// Why a statement has no answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The engine's or the driver's reason.
+    Engine(Error),
+    /// No answer in time.
+    Late,
+    /// The store is closed.
+    Closed,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::PoolClosed => Self::Closed,
+            error => Self::Engine(error),
+        }
+    }
+}
+
+impl Fault {
+    /// The engine's code.
+    pub(super) fn code(&self) -> Option<String> {
+        match self {
+            Self::Engine(Error::Database(error)) => error.code().map(|code| code.into_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is of no use any more.
+    pub(super) fn breaks_connection(&self) -> bool {
+        match self {
+            Self::Engine(Error::Database(_)) => self.code().is_some_and(|code| {
+                code.starts_with("08")
+                    || matches!(&*code, "57P01" | "57P02" | "57P05" | "25P03" | "25P04")
+            }),
+            Self::Engine(
+                Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed,
+            )
+            | Self::Late => true,
+            Self::Engine(_) | Self::Closed => false,
+        }
+    }
+
+    /// Whether the connection was lost before or while the statement ran, rather than slow: another one may do better.
+    pub(super) fn lost_connection(&self) -> bool {
+        self.breaks_connection() && !matches!(self, Self::Late)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        if let Some(code) = fault.code() {
+            return of_code(&code);
+        }
+        let text = match fault {
+            Fault::Closed => "the store is closed",
+            Fault::Late => "the database does not answer",
+            Fault::Engine(Error::PoolTimedOut) => "no connection to the database in time",
+            Fault::Engine(Error::Encode(_)) => return Self::Refused("a value".to_owned()),
+            Fault::Engine(
+                Error::Decode(_)
+                | Error::ColumnDecode { .. }
+                | Error::ColumnIndexOutOfBounds { .. }
+                | Error::ColumnNotFound(_),
+            ) => return Self::Damaged("row"),
+            Fault::Engine(_) => "the connection to the database was lost",
+        };
+        Self::Unavailable(text.to_owned())
+    }
+}
+
+/// What a code of the engine means: its class first, then the codes that have a text of their own.
+fn of_code(code: &str) -> StoreError {
+    let unavailable = |text: &str| StoreError::Unavailable(text.to_owned());
+    let refused = |text: &str| StoreError::Refused(text.to_owned());
+    let class = code.get(..2).unwrap_or_default();
+    match (class, code) {
+        (_, "25006") => unavailable("the database is read-only"),
+        (_, "53100") => unavailable("the disk is full"),
+        (_, "53200") => unavailable("out of memory"),
+        (_, "53300") => unavailable("the database takes no more connections"),
+        (_, "57014") => unavailable("the statement took too long"),
+        (_, "55P03") | ("40", _) => unavailable("another write was in the way"),
+        (_, "57P03") => unavailable("the database is starting or stopping"),
+        ("08" | "57", _) | (_, "25P03" | "25P04") => {
+            unavailable("the connection to the database was lost")
+        }
+        ("28" | "3D", _) => unavailable("the database refuses the login"),
+        ("53" | "54", _) => unavailable("the database lacks a resource"),
+        ("58", _) => unavailable("the disk reported an error"),
+        ("XX", "XX001" | "XX002") => unavailable("the database is damaged"),
+        (_, "42501") => refused("a right is missing"),
+        ("42" | "3F", _) => unavailable("the schema is not the one that this program knows"),
+        ("22", _) => refused("a value"),
+        ("23", _) => refused("a constraint"),
+        _ => unavailable(&format!("engine error {code}")),
+    }
+}
+
+/// Gives the constraints of one statement their meaning: `taken` when a key exists already, `missing` when the parent row does not.
+pub(super) fn constraint(fault: Fault, taken: &'static str, missing: &'static str) -> StoreError {
+    match fault.code().as_deref() {
+        Some("23505") => StoreError::Conflict(taken),
+        Some("23503") => StoreError::Missing(missing),
+        _ => fault.into(),
+    }
+}

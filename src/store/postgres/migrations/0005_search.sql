@@ -1,0 +1,86 @@
+-- Candidates of a search in one partition: the nearest by cosine, and those with the rarest of the asked words. The rows are ranked by
+-- the program, so an order among them is not promised.
+
+-- The nearest of all vectors of a partition, compared one by one. The materialised step keeps the planner from taking the vector index,
+-- which knows no partitions.
+CREATE FUNCTION nearest_exact(of_org uuid, of_agent uuid, of_user text, of_model text, asked vector, at bigint, most bigint)
+RETURNS SETOF uuid LANGUAGE sql STABLE AS $$
+    WITH distances AS MATERIALIZED (
+        SELECT v.memory, v.embedding <=> asked AS distance FROM memory_vectors v
+        WHERE v.org = of_org AND v.agent = of_agent AND v.user_id = of_user AND v.live AND v.model = of_model
+          AND vector_dims(v.embedding) = vector_dims(asked))
+    SELECT d.memory FROM distances d JOIN memories m ON m.id = d.memory
+    WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active'
+      AND m.valid_from <= at AND (m.valid_until IS NULL OR m.valid_until > at)
+    ORDER BY d.distance LIMIT most
+$$;
+
+-- The nearest by the vector index of the dimension, which goes on until it has found enough of this partition or gives up.
+CREATE FUNCTION nearest_indexed(of_org uuid, of_agent uuid, of_user text, of_model text, asked vector, at bigint, most bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+DECLARE
+    dims constant integer := vector_dims(asked);
+    kind constant text := CASE WHEN dims > 2000 THEN 'halfvec' ELSE 'vector' END;
+BEGIN
+    -- Sorting all of the partition is what this is not for.
+    PERFORM set_config('enable_sort', 'off', TRUE);
+    RETURN QUERY EXECUTE format(
+        'SELECT v.memory FROM memory_vectors v JOIN memories m ON m.id = v.memory
+         WHERE v.live AND vector_dims(v.embedding) = %1$s AND v.org = $1 AND v.agent = $2 AND v.user_id = $3 AND v.model = $4
+           AND m.org = $1 AND m.agent = $2 AND m.user_id = $3 AND m.status = ''active''
+           AND m.valid_from <= $6 AND (m.valid_until IS NULL OR m.valid_until > $6)
+         ORDER BY v.embedding::%2$s(%1$s) <=> $5::%2$s(%1$s) LIMIT $7', dims, kind)
+    USING of_org, of_agent, of_user, of_model, asked, at, most;
+    PERFORM set_config('enable_sort', 'on', TRUE);
+END $$;
+
+-- Words that occur in fewer than `common` memories of the partition decide; only when there is none of those, the newest with a common
+-- one.
+CREATE FUNCTION with_words(of_org uuid, of_agent uuid, of_user text, asked text, at bigint, most bigint, common bigint)
+RETURNS SETOF uuid LANGUAGE sql STABLE AS $$
+    WITH counted AS MATERIALIZED (
+        SELECT a.word, (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.org = of_org AND w.word = a.word LIMIT common) AS s) AS held
+        FROM words_of(of_agent, of_user, asked) AS a (word)),
+    chosen AS MATERIALIZED (
+        SELECT c.word, 1 / ln(c.held + 2.0) AS weight FROM counted c
+        WHERE c.held BETWEEN 1 AND common - 1 OR (c.held = common AND NOT EXISTS (SELECT 1 FROM counted o WHERE o.held BETWEEN 1 AND common - 1))),
+    hits AS MATERIALIZED (
+        SELECT w.memory, sum(c.weight) AS weight FROM chosen c CROSS JOIN LATERAL
+            (SELECT i.memory FROM memory_words i WHERE i.org = of_org AND i.word = c.word ORDER BY i.memory DESC LIMIT common) AS w
+        GROUP BY w.memory)
+    SELECT h.memory FROM hits h JOIN memories m ON m.id = h.memory
+    WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active'
+      AND m.valid_from <= at AND (m.valid_until IS NULL OR m.valid_until > at)
+    ORDER BY h.weight DESC, h.memory DESC LIMIT most
+$$;
+
+CREATE FUNCTION partition_size(of_org uuid, of_agent uuid, of_user text, cap bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('ibex.org', of_org::text, TRUE);
+    RETURN (SELECT count(*) FROM (SELECT 1 FROM memories m
+        WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active' LIMIT cap) AS s);
+END $$;
+
+CREATE FUNCTION candidates(of_org uuid, of_agent uuid, of_user text, of_model text, asked real[], words text, at bigint, most bigint,
+                           exact_rows bigint, ef_search bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+DECLARE
+    found_by_index bigint;
+    held bigint;
+BEGIN
+    IF words <> '' THEN
+        RETURN QUERY SELECT with_words(of_org, of_agent, of_user, words, at, most, 5000);
+    END IF;
+    IF cardinality(asked) > 0 THEN
+        held := partition_size(of_org, of_agent, of_user, exact_rows + 1);
+        IF held > exact_rows THEN
+            PERFORM set_config('hnsw.iterative_scan', 'strict_order', TRUE), set_config('hnsw.ef_search', ef_search::text, TRUE);
+            RETURN QUERY SELECT nearest_indexed(of_org, of_agent, of_user, of_model, asked::vector, at, most);
+            GET DIAGNOSTICS found_by_index = ROW_COUNT;
+        END IF;
+        -- An index that gave up before it had found enough of a small share of the table.
+        IF held <= exact_rows OR found_by_index < most THEN
+            RETURN QUERY SELECT nearest_exact(of_org, of_agent, of_user, of_model, asked::vector, at, most);
+        END IF;
+    END IF;
+END $$;
