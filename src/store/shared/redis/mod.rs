@@ -16,6 +16,8 @@ pub mod session;
 mod newest;
 pub mod directives;
 pub mod hot;
+pub mod announce;
+pub mod announced;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -186,6 +188,8 @@ struct Shared {
     breaker: Breaker,
     limit: Duration,
     figures: RedisFigures,
+    /// Whether changes are announced and listened for.
+    announces: bool,
 }
 
 /// A handle; cheap to clone.
@@ -210,6 +214,7 @@ impl Redis {
             breaker: Breaker::default(),
             limit: Duration::from_millis(config.timeout_ms),
             figures,
+            announces: config.pubsub,
         })))
     }
 
