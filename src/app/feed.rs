@@ -90,7 +90,8 @@ impl Follower {
                 self.app.verifier.invalidate(&change.kind);
             }
             ChangeKind::Directive(org, agent) => {
-                self.app.cached_directives.invalidate(*org, *agent);
+                let at = Some(change.revision);
+                self.app.cached_directives.invalidate(*org, *agent, at);
             }
             ChangeKind::Everything => self.forget_everything(),
             ChangeKind::Memory(..) => {}
@@ -106,7 +107,7 @@ impl Follower {
         let index = &self.app.index;
         if !index.holds(partition) {
             // What was rendered of it for a session may have been forgotten.
-            self.app.sessions.renderings.forget();
+            self.app.sessions.forget_texts();
             return Ok(());
         }
         let store = &self.app.store;
@@ -134,7 +135,7 @@ impl Follower {
         let gone = || ids.iter().filter(|id| !held.contains(*id));
         gone().for_each(|id| self.app.index.remove(partition, *id));
         if gone().next().is_some() {
-            self.app.sessions.renderings.forget();
+            self.app.sessions.forget_texts();
         }
         let index = self.app.index.clone();
         let upsert = move || memories.into_iter().for_each(|memory| index.upsert(memory));
@@ -151,7 +152,7 @@ impl Follower {
         self.app.verifier.invalidate_all();
         self.app.cached_directives.invalidate_all();
         self.app.index.invalidate_all();
-        self.app.sessions.renderings.forget();
+        self.app.sessions.forget_texts();
     }
 }
 

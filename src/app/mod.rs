@@ -1,5 +1,6 @@
 //! The application: every shared handle, built once from the configuration; cheap to clone.
 
+mod engines;
 mod feed;
 mod reembed;
 mod retire;
@@ -22,19 +23,25 @@ use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::{self, Embedder};
-use crate::memory::search::{ColdBranch, HotBranch, HotSet, Index, IndexSettings, Spaces};
+use crate::memory::search::{
+    CandidateStore, ColdBranch, HotBranch, HotSet, Index, IndexSettings, Spaces, Staged,
+};
 use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
+use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
-use crate::store::shared::{OwnReplies, Replies, SessionCache};
+use crate::store::shared::redis::Redis;
+use crate::store::shared::{Replies, SessionCache};
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
 use crate::tokens::{Counter, Estimator};
+
+use engines::Engines;
 
 pub use sessions::{
     Sessions,
@@ -104,6 +111,8 @@ pub struct Shared {
     pub sessions: Sessions,
     /// Turns that become memory.
     pub capture: Capture,
+    /// What replicas share, where there is one.
+    pub redis: Option<Redis>,
     /// Answers of keyed chat requests.
     pub replies: Arc<dyn Replies>,
     /// Keyed writes that are under way.
@@ -141,6 +150,8 @@ pub struct Seams {
     pub entropy: Arc<dyn Entropy>,
     /// Everything durable.
     pub store: Arc<dyn Store>,
+    /// The store as one that searches by itself.
+    pub candidates: Option<Arc<dyn CandidateStore>>,
     /// The server's keys.
     pub keys: ServerKeys,
     /// Another directive branch than the store's.
@@ -169,6 +180,7 @@ impl Seams {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             store,
+            candidates: None,
             keys,
             directives: None,
             hot: None,
@@ -193,6 +205,7 @@ impl App {
             clock,
             entropy,
             store,
+            candidates,
             keys,
             directives,
             hot,
@@ -211,23 +224,26 @@ impl App {
         let settings = index_settings(&*embedder, &config, &metrics);
         let index = Index::new(store.clone(), clock.clone(), tasks.clone(), settings);
         let (index, hot_set) = searched(index);
-        let cached_directives = Arc::new(CachedDirectives::new(store.clone(), tasks.clone()));
+        let secret = SessionSecret::new(keys.session.as_bytes());
+        let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
+        let cached_directives = shared.directives;
         let counter = counter(&*entropy).map_err(|e| fail(&e))?;
-        let figures = Figures::new(&config.rate_limit);
-        let sessions = Sessions::new(&config.session, &keys, store.clone(), sessions);
+        let frozen = sessions.or(shared.sessions);
+        let sessions = Sessions::new(&config.session, secret, store.clone(), frozen);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| cached_directives.clone()),
             hot: hot.unwrap_or_else(|| hot_set.clone()),
-            cold: cold.unwrap_or_else(|| index.clone()),
+            cold: cold.unwrap_or_else(|| searching(&index, candidates, &config)),
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
             counter,
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),
-            rates: Rates::new(figures.clone()),
-            slots: Slots::new(figures),
+            rates: shared.rates,
+            slots: Slots::new(Figures::new(&config.rate_limit)),
             inflight: InFlight::new(&config.server),
             metrics,
-            replies: Arc::new(OwnReplies::default()),
+            redis: shared.redis,
+            replies: shared.replies,
             claims: Claims::default(),
             turns: Turns::default(),
             capture: Capture::new(&config.capture),
@@ -324,6 +340,16 @@ fn index_settings(embedder: &dyn Embedder, config: &Config, metrics: &Metrics) -
 fn searched(index: Index) -> (Arc<Index>, Arc<HotSet>) {
     let index = Arc::new(index);
     (index.clone(), Arc::new(HotSet::new(index)))
+}
+
+/// The cold branch: the index alone, or with a store that searches what is not in it.
+fn searching(
+    index: &Arc<Index>,
+    store: Option<Arc<dyn CandidateStore>>,
+    config: &Config,
+) -> Arc<dyn ColdBranch> {
+    let staged = |store| Arc::new(Staged::new(index.clone(), store, &config.postgres));
+    store.map_or_else(|| index.clone() as _, |store| staged(store) as _)
 }
 
 /// A counter whose cache keys nobody can guess.

@@ -48,22 +48,6 @@ pub struct HistoryRight(());
 pub struct ReviewRight(());
 
 #[cfg(test)]
-impl HistoryRight {
-    /// The right without a check, for tests of what lies behind the gates.
-    pub(crate) fn for_test() -> Self {
-        Self(())
-    }
-}
-
-#[cfg(test)]
-impl ReviewRight {
-    /// The right without a check, for tests of what lies behind the gates.
-    pub(crate) fn for_test() -> Self {
-        Self(())
-    }
-}
-
-#[cfg(test)]
 impl Scope {
     /// A scope without a check, for tests of what lies behind the gates.
     pub(crate) fn for_test(org: OrgId, agent: AgentId, user: Option<UserId>) -> Self {

@@ -4,12 +4,15 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::app::{App, Seams};
 use crate::auth::pat::{self, NewToken, TokenKey};
 use crate::config::{self, Config, ContextConfig, Variables, process_env};
 use crate::seams::{SystemClock, SystemEntropy};
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
+use crate::store::postgres::{self, MigrationReport, PostgresStore};
 use crate::store::sqlite::SqliteStore;
 use crate::telemetry;
 
@@ -84,12 +87,25 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
 
 /// Brings the configured store's schema up to date.
 async fn migrate(config: &Config, out: &mut Out<'_>) -> Result<(), CliError> {
-    let opened = open(config.clone()).await?;
-    opened.close().await?;
-    Ok(out.one(
-        &serde_json::json!({"schema": "current"}),
-        "the schema is up to date",
-    )?)
+    if config.postgres.url.is_none() {
+        open(config.clone()).await?.close().await?;
+        let told = json!({"schema": "current"});
+        return Ok(out.one(&told, "the embedded store is up to date")?);
+    }
+    let report = postgres::migrate(&config.postgres).await;
+    let report = report.map_err(|e| CliError::Failed(format!("postgres: {e}")))?;
+    let MigrationReport {
+        found,
+        now,
+        created_role,
+    } = report;
+    let told = json!({"found": found, "now": now, "created_role": created_role});
+    let text = if found == now {
+        format!("the database has schema version {now} already")
+    } else {
+        format!("the database had schema version {found} and has {now} now")
+    };
+    Ok(out.one(&told, text)?)
 }
 
 fn complain(warning: &str) -> Result<(), CliError> {
@@ -105,13 +121,22 @@ pub(super) struct Opened {
     engine: Engine,
 }
 
-/// The engine behind the store: what it takes to end it.
+/// The engine behind the store.
 enum Engine {
     Embedded(Arc<SqliteStore>),
+    Shared(Arc<PostgresStore>),
 }
 
 /// Opens the configured store.
 pub(super) async fn open(config: Config) -> Result<Opened, CliError> {
+    if config.postgres.url.is_some() {
+        open_shared(config).await
+    } else {
+        open_embedded(config).await
+    }
+}
+
+async fn open_embedded(config: Config) -> Result<Opened, CliError> {
     let path = &config.store.path;
     let failed =
         |e: &dyn std::fmt::Display| CliError::Failed(format!("store.path {}: {e}", path.display()));
@@ -132,6 +157,21 @@ pub(super) async fn open(config: Config) -> Result<Opened, CliError> {
     })
 }
 
+async fn open_shared(config: Config) -> Result<Opened, CliError> {
+    let failed = |e: &dyn std::fmt::Display| CliError::Failed(format!("postgres: {e}"));
+    // Replicas have no file in common, so their keys are configured; validation has seen to it.
+    let keys = ServerKeys::load_or_create(&config.store.path, &config.keys, &SystemEntropy)
+        .map_err(|e| failed(&e))?;
+    let store = PostgresStore::connect(&config.postgres).await;
+    let store = Arc::new(store.map_err(|e| failed(&e))?);
+    Ok(Opened {
+        store: store.clone(),
+        engine: Engine::Shared(store),
+        keys,
+        config,
+    })
+}
+
 async fn has_tokens(store: &dyn Store) -> Result<bool, CliError> {
     for org in store.orgs().await? {
         if !store.tokens(org.id).await?.is_empty() {
@@ -146,13 +186,21 @@ impl Opened {
     pub(super) async fn close(&self) -> Result<(), CliError> {
         match &self.engine {
             Engine::Embedded(store) => Ok(store.close().await?),
+            Engine::Shared(store) => Ok(store.close().await?),
         }
+    }
+
+    fn seams(&self) -> Seams {
+        let mut seams = Seams::over(self.store.clone(), self.keys.clone());
+        if let Engine::Shared(store) = &self.engine {
+            seams.candidates = Some(store.clone());
+        }
+        seams
     }
 
     /// The application over this store.
     pub(super) fn app(&self) -> Result<App, CliError> {
-        let seams = Seams::over(self.store.clone(), self.keys.clone());
-        App::build(self.config.clone(), seams).map_err(|e| CliError::Failed(e.to_string()))
+        App::build(self.config.clone(), self.seams()).map_err(|e| CliError::Failed(e.to_string()))
     }
 
     /// The application for one command, which starts cold and waits for its answer.
@@ -160,8 +208,7 @@ impl Opened {
         let mut config = self.config.clone();
         patient(&mut config.context);
         config.embedder.timeout_ms = config.embedder.document_timeout_ms;
-        let seams = Seams::over(self.store.clone(), self.keys.clone());
-        App::build(config, seams).map_err(|e| CliError::Failed(e.to_string()))
+        App::build(config, self.seams()).map_err(|e| CliError::Failed(e.to_string()))
     }
 
     /// [`Self::patient_app`] for a command that searches.

@@ -20,7 +20,7 @@ use crate::auth::Principal;
 use crate::error::{ApiError, Code};
 use crate::ids::IdempotencyKey;
 use crate::openai::ChatRequest;
-use crate::store::shared::{Claimed, Owner, Reply, ReplyKey};
+use crate::store::shared::{Claimed, Fingerprint, Owner, Reply, ReplyKey};
 
 /// Both names are in use among clients.
 const NAMES: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
@@ -101,6 +101,7 @@ pub async fn claim(
     let claim = || Claim {
         app: app.clone(),
         key,
+        asked,
         owner,
         open: true,
     };
@@ -152,6 +153,7 @@ pub fn replay(reply: Reply) -> Response {
 pub struct Claim {
     app: App,
     key: ReplyKey,
+    asked: Fingerprint,
     owner: Owner,
     open: bool,
 }
@@ -186,9 +188,9 @@ impl Claim {
             content_encoding: text(header::CONTENT_ENCODING),
             body,
         };
-        let (app, key, owner) = (self.app.clone(), self.key, self.owner);
+        let (app, key, asked, owner) = (self.app.clone(), self.key, self.asked, self.owner);
         self.app.tasks.spawn(async move {
-            let kept = app.replies.complete(&key, &owner, reply).await;
+            let kept = app.replies.complete(&key, &asked, &owner, reply).await;
             if kept.is_err() {
                 app.metrics.chat_idempotency("lost");
             }

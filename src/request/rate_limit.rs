@@ -142,7 +142,6 @@ pub struct Ask {
 
 impl CountedRequest {
     /// The rate headers, for a refusal that comes later.
-    #[must_use]
     pub fn told(
         &self,
         now: jiff::Timestamp,

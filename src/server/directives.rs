@@ -166,7 +166,7 @@ async fn add_version(app: &App, request: Request, trail: &mut Trail) -> Result<R
             .promote_directive(org, agent, version.version)
             .await
             .map_err(|e| store_failed(&e))?;
-        app.cached_directives.invalidate(org, agent);
+        app.cached_directives.invalidate(org, agent, None);
     }
     Ok(asked.answer(app, StatusCode::CREATED, &DirectiveView::of(&version)))
 }
@@ -197,7 +197,7 @@ async fn promote_version(
         .promote_directive(org, agent, version)
         .await
         .map_err(|e| store_failed(&e))?;
-    app.cached_directives.invalidate(org, agent);
+    app.cached_directives.invalidate(org, agent, None);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&promoted)))
 }
 
@@ -218,7 +218,7 @@ async fn rollback_version(
         .rollback_directive(org, agent)
         .await
         .map_err(|e| store_failed(&e))?;
-    app.cached_directives.invalidate(org, agent);
+    app.cached_directives.invalidate(org, agent, None);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&version)))
 }
 
@@ -248,6 +248,6 @@ async fn revoke_version(
         .revoke_directive(org, agent, version, app.clock.now())
         .await
         .map_err(|e| store_failed(&e))?;
-    app.cached_directives.invalidate(org, agent);
+    app.cached_directives.invalidate(org, agent, None);
     Ok(asked.answer(app, StatusCode::OK, &DirectiveView::of(&revoked)))
 }

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use futures_util::future::OptionFuture;
 use http::{StatusCode, header};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::app::App;
+use crate::limits::OnOutage;
 
 /// The public description of the interface.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -23,44 +26,68 @@ pub(super) async fn health() -> impl IntoResponse {
 /// Ready: `ok` and `degraded` answer 200, `unhealthy` (and a draining process) 503. A provider is no check: without it requests get a
 /// clear 503 of their own, and taking every replica out of service would not bring it back.
 pub(super) async fn ready(State(app): State<App>) -> Response {
-    let began = Instant::now();
-    let store = match timeout(CHECK, app.store.ping()).await {
-        Ok(Ok(())) => "ok",
-        Ok(Err(_)) => "failed",
-        Err(_) => "timeout",
-    };
-    let store_ms = began.elapsed().as_secs_f64() * 1_000.0;
+    let asked = app.redis.as_ref();
+    let (store, redis) = tokio::join!(
+        Check::of(app.store.ping()),
+        OptionFuture::from(asked.map(|redis| Check::of(redis.ping())))
+    );
     let draining = app.is_draining();
+    // Without the rates that replicas share a request is refused, unless this replica counts by itself.
+    let needs_redis = OnOutage::of(&app.config.rate_limit, app.config.env) == OnOutage::Refuse;
+    let without_redis = redis.as_ref().is_some_and(|redis| redis.status != "ok");
     // While the store is down cached credentials and directives still serve, but nobody new gets in: not ready.
-    let (status, code) = match (draining, store) {
+    let no_provider = app.registry.load().default_provider().is_none();
+    let (status, code) = match (draining, store.status) {
         (true, _) => ("draining", StatusCode::SERVICE_UNAVAILABLE),
-        (false, "ok") if app.registry.load().default_provider().is_none() => {
-            ("degraded", StatusCode::OK)
+        (false, "ok") if without_redis && needs_redis => {
+            ("unhealthy", StatusCode::SERVICE_UNAVAILABLE)
         }
+        (false, "ok") if no_provider || without_redis => ("degraded", StatusCode::OK),
         (false, "ok") => ("ok", StatusCode::OK),
         (false, _) => ("unhealthy", StatusCode::SERVICE_UNAVAILABLE),
     };
-    let provider = if app.registry.load().default_provider().is_some() {
-        "ok"
-    } else {
-        "not_configured"
-    };
+    let provider = if no_provider { "not_configured" } else { "ok" };
     // While vectors are missing everything is served, so it is no reason to be less than ready.
     let embeddings = if app.metrics.memories_to_embed.get() > 0 {
         "catching_up"
     } else {
         "ok"
     };
-    let checks = json!({
-        "store": {"status": store, "latency_ms": store_ms},
+    let mut checks = json!({
+        "store": store,
         "provider": {"status": provider},
         "embeddings": {"status": embeddings},
     });
+    if let (Some(redis), Some(checks)) = (redis, checks.as_object_mut()) {
+        checks.insert("redis".to_owned(), json!(redis));
+    }
     (
         code,
         axum::Json(json!({"status": status, "checks": checks})),
     )
         .into_response()
+}
+
+/// How something that is needed answers.
+#[derive(Debug, Serialize)]
+struct Check {
+    status: &'static str,
+    latency_ms: f64,
+}
+
+impl Check {
+    async fn of<E>(asked: impl Future<Output = Result<(), E>>) -> Self {
+        let began = Instant::now();
+        let status = match timeout(CHECK, asked).await {
+            Ok(Ok(())) => "ok",
+            Ok(Err(_)) => "failed",
+            Err(_) => "timeout",
+        };
+        Self {
+            status,
+            latency_ms: began.elapsed().as_secs_f64() * 1_000.0,
+        }
+    }
 }
 
 /// The Prometheus exposition.

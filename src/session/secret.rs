@@ -103,16 +103,13 @@ impl SessionSecret {
 
     /// What a keyed request is known by: its key in its scope, and its body.
     #[must_use]
-    pub fn keyed_request(&self, scope: &Scope, key: &str, body: &[u8]) -> ([u8; 16], [u8; 32]) {
+    pub fn keyed_request(&self, scope: &Scope, key: &str, body: &[u8]) -> ([u8; 32], [u8; 32]) {
         let mut mac = self.keyed("request key");
         mac.update(scope.org().as_bytes());
         mac.update(scope.agent().as_bytes());
         field(&mut mac, scope.user().map_or("", |u| u.as_str()).as_bytes());
         field(&mut mac, key.as_bytes());
-        let mut hash = [0; 16];
-        hash.iter_mut()
-            .zip(mac.finalize().into_bytes())
-            .for_each(|(b, d)| *b = d);
+        let hash = mac.finalize().into_bytes().into();
         let mut mac = self.keyed("request body");
         mac.update(scope.org().as_bytes());
         mac.update(body);

@@ -13,9 +13,12 @@
 
 mod support;
 mod house;
+mod services;
 mod cli;
 mod request_path;
 mod context;
 mod memory_write;
 mod embedder;
 mod server;
+mod redis;
+mod store;

@@ -7,6 +7,7 @@
 #   stop                        stops both
 #   fresh postgres|redis        an engine for one test: makes its folder, and prints folder, port and URL, a line each
 #   run postgres|redis FOLDER   becomes that engine, and writes its log to the standard output
+#   as COMMAND...               runs a command as the account of the engines
 # Both engines stop by themselves when nobody has called `ensure` for IBEX_TEST_SERVICES_MINUTES (60).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -100,7 +101,7 @@ make_template() {
   "${AS[@]}" "$BIN/initdb" -D "$made" -U postgres -A trust -E UTF8 --locale-provider=builtin \
     --locale=C.UTF-8 --wal-segsize=1 --no-sync --no-data-checksums \
     -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c shared_buffers=64MB \
-    -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c min_wal_size=16MB \
+    -c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c min_wal_size=16MB \
     -c io_method=sync -c autovacuum_naptime=10min -c jit=off -c max_prepared_transactions=0 \
     >"$BASE/initdb.log" 2>&1 || fail "initdb: $(cat "$BASE/initdb.log")"
   single() { "${AS[@]}" "$BIN/postgres" --single -j -D "$made" "$1" >>"$BASE/initdb.log" 2>&1 || fail "$(cat "$BASE/initdb.log")"; }
@@ -287,6 +288,10 @@ case ${1:-} in
     cd /
     # It ends with whoever started it.
     exec setpriv "${AS[@]:1}" --pdeathsig "$([ "$2" = postgres ] && echo QUIT || echo KILL)" "${COMMAND[@]}" 2>&1
+    ;;
+  as)
+    shift
+    exec "${AS[@]}" "$@"
     ;;
   *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$SELF" >&2; exit 2 ;;
 esac

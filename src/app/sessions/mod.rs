@@ -9,7 +9,6 @@ use crate::config::SessionConfig;
 use crate::request::context::sticky::{Flights, Renderings};
 use crate::session::SessionSecret;
 use crate::store::Store;
-use crate::store::keys::ServerKeys;
 use crate::store::shared::{InProcess, SessionCache};
 use crate::telemetry::Metrics;
 
@@ -39,7 +38,7 @@ impl Sessions {
     /// Sessions over `store`; with another cache than the process's own where one is given.
     pub(super) fn new(
         settings: &SessionConfig,
-        keys: &ServerKeys,
+        secret: SessionSecret,
         store: Arc<dyn Store>,
         other: Option<Arc<dyn SessionCache>>,
     ) -> Self {
@@ -53,7 +52,7 @@ impl Sessions {
         Self {
             cache: cache.unwrap_or_else(|| Arc::new(InProcess::new(settings))),
             in_process,
-            secret: SessionSecret::new(keys.session.as_bytes()),
+            secret,
             flights: Flights::default(),
             renderings: Renderings::default(),
             states: States::new(Arc::clone(&store)),
@@ -63,6 +62,12 @@ impl Sessions {
 }
 
 impl Sessions {
+    /// Drops every rendered text that no lane vouches for: a memory was forgotten, and its text must not stay.
+    pub fn forget_texts(&self) {
+        self.renderings.forget();
+        self.cache.forget_texts();
+    }
+
     /// Drops what is idle, and tells the metrics how much is held.
     pub(super) fn sweep(&self, metrics: &Metrics) {
         if let Some(cache) = &self.in_process {

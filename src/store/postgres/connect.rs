@@ -30,7 +30,13 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn of(config: &PostgresConfig) -> Result<Self, OpenError> {
-        let url = config.url.as_deref().ok_or(OpenError::Url)?;
+        let is_ours =
+            |url: &&str| url.starts_with("postgres://") || url.starts_with("postgresql://");
+        let url = config
+            .url
+            .as_deref()
+            .filter(is_ours)
+            .ok_or(OpenError::Url)?;
         let options: PgConnectOptions = url.parse().map_err(|_| OpenError::Url)?;
         Ok(Self {
             options: options

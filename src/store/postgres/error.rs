@@ -78,10 +78,10 @@ pub(super) enum Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        match error {
-            Error::PoolClosed => Self::Closed,
-            error => Self::Engine(error),
+        if matches!(error, Error::PoolClosed) {
+            return Self::Closed;
         }
+        Self::Engine(error)
     }
 }
 
@@ -90,7 +90,7 @@ impl Fault {
     pub(super) fn code(&self) -> Option<String> {
         match self {
             Self::Engine(Error::Database(error)) => error.code().map(|code| code.into_owned()),
-            _ => None,
+            Self::Engine(_) | Self::Late | Self::Closed => None,
         }
     }
 

@@ -82,18 +82,29 @@ impl Links {
         }
     }
 
+    /// The end of a call that begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.bounds.acquire + self.shared.bounds.statement + GRACE
+    }
+
     /// A connection, and the time for what is to be done with it.
     pub(super) async fn link(&self) -> Result<Link, Fault> {
-        let conn = self.acquire().await?;
+        self.link_by(self.deadline()).await
+    }
+
+    /// One for a call that has to end by then.
+    async fn link_by(&self, until: Instant) -> Result<Link, Fault> {
+        let conn = self.acquire(until).await?;
+        let statement = Instant::now() + self.shared.bounds.statement + GRACE;
         Ok(Link {
             conn: Some(conn),
-            until: Instant::now() + self.shared.bounds.statement + GRACE,
+            until: until.min(statement),
             dirty: false,
             shared: Arc::clone(&self.shared),
         })
     }
 
-    async fn acquire(&self) -> Result<PoolConnection<Postgres>, Fault> {
+    async fn acquire(&self, until: Instant) -> Result<PoolConnection<Postgres>, Fault> {
         let pool = &self.shared.pool;
         if pool.is_closed() {
             return Err(Fault::Closed);
@@ -108,8 +119,7 @@ impl Links {
             // One that nobody waits for any more goes to the pool.
             give.send(acquiring.await).ok();
         });
-        let patience = self.shared.bounds.acquire + GRACE;
-        match timeout(patience, take).await {
+        match timeout_at(until, take).await {
             Ok(Ok(conn)) => Ok(conn?),
             Ok(Err(_)) => Err(Fault::Closed),
             Err(_) => Err(Fault::Late),
@@ -121,19 +131,23 @@ impl Links {
         &self,
         statement: impl Fn() -> Statement + Send + Sync,
     ) -> Result<Vec<PgRow>, Fault> {
-        match self.link().await?.rows(statement()).await {
-            Err(fault) if fault.lost_connection() => self.link().await?.rows(statement()).await,
+        let until = self.deadline();
+        match self.link_by(until).await?.rows(statement()).await {
+            Err(fault) if fault.lost_connection() => {
+                self.link_by(until).await?.rows(statement()).await
+            }
             answer => answer,
         }
     }
 
-    /// A connection on which `sql` has begun a transaction. It is begun once more when a connection turns out to be dead.
-    pub(super) async fn begin(&self, sql: &str) -> Result<Link, Fault> {
-        let mut link = self.link().await?;
+    /// A connection on which `sql` has begun a transaction that has to end by then. It is begun once more when a connection turns out to
+    /// be dead.
+    pub(super) async fn begin(&self, sql: &str, until: Instant) -> Result<Link, Fault> {
+        let mut link = self.link_by(until).await?;
         match link.run(sql).await {
             Ok(()) => Ok(link),
             Err(fault) if fault.lost_connection() => {
-                let mut link = self.link().await?;
+                let mut link = self.link_by(until).await?;
                 link.run(sql).await?;
                 Ok(link)
             }

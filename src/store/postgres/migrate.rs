@@ -13,6 +13,7 @@ use super::connect::Settings;
 use super::error::{Fault, OpenError};
 use super::rows::Columns;
 use crate::config::PostgresConfig;
+use crate::store::StoreError;
 
 /// Step `n` is at index `n - 1`. A released step is never edited; a change is a new one.
 const STEPS: &[&str] = &[
@@ -112,10 +113,13 @@ async fn prepare(conn: &mut PgConnection) -> Result<(), OpenError> {
         Some("create the extension pgvector"),
     )
     .await;
-    vectors.map_err(|error| match error {
+    vectors.map_err(|error| {
         // The engine says that it cannot open the extension's file, or that it knows no such extension.
-        OpenError::Store(crate::store::StoreError::Unavailable(_)) => OpenError::NoVectors,
-        other => other,
+        if matches!(error, OpenError::Store(StoreError::Unavailable(_))) {
+            OpenError::NoVectors
+        } else {
+            error
+        }
     })?;
     let sql = "SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), TRUE)
                FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';

@@ -65,6 +65,7 @@ pub struct PostgresStore {
     links: Links,
     /// Connections of their own for what requests ask before a handoff: a long search must not stand in its way.
     fences: Links,
+    turns: tx::Turns,
     fence_timeout: Duration,
     exact_rows: usize,
     ef_search: u32,
@@ -99,6 +100,7 @@ impl PostgresStore {
         let links = pool(config.max_connections.saturating_sub(for_fences).max(1));
         Ok(Self {
             fences: pool(for_fences),
+            turns: tx::Turns::default(),
             fence_timeout: Duration::from_millis(config.fence_timeout_ms),
             exact_rows: config.exact_rows,
             ef_search: config.ef_search,
@@ -128,7 +130,7 @@ impl PostgresStore {
 
     /// A transaction that writes.
     async fn tx(&self, org: OrgId) -> Result<Tx, Fault> {
-        Tx::begin(&self.links, org).await
+        Tx::begin(&self.links, &self.turns, org).await
     }
 
     /// Waits until no answer of [`forget_fence`](super::MemoryStore::forget_fence) that was asked before now can be in use any more: such
@@ -144,6 +146,3 @@ impl fmt::Debug for PostgresStore {
         f.debug_struct("PostgresStore").finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

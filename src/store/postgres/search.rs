@@ -1,13 +1,18 @@
 //! Candidates for the cold branch of a partition that is not loaded into the process.
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::memories::{COLUMNS, FROM, read};
 use super::rows::{Columns, composed, limit, micros, scope, stored_text};
+use crate::memory::search::{self, CandidateStore, Wanted, lexemes};
 use crate::memory::{Memory, PartitionKey};
 use crate::store::StoreError;
+
+/// How many times as large as was counted a partition is taken to be that is not counted to its end.
+const BEYOND: u64 = 8;
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -77,5 +82,47 @@ impl PostgresStore {
         let rows = self.links.ask(size).await?;
         let row = rows.first().ok_or(StoreError::Damaged("partition"))?;
         Columns::of(row, "partition").number()
+    }
+}
+
+#[async_trait]
+impl CandidateStore for PostgresStore {
+    async fn candidates(
+        &self,
+        partition: &PartitionKey,
+        wanted: &Wanted,
+    ) -> Result<search::Candidates, StoreError> {
+        let asked = Candidates {
+            vector: wanted.vector.as_ref().map(|(model, v)| (&**model, &**v)),
+            words: &wanted.words,
+            limit: wanted.limit,
+            now: wanted.now,
+        };
+        let cap = self.exact_rows.saturating_add(1);
+        let (memories, size) = tokio::join!(
+            self.search_candidates(partition, asked),
+            self.partition_size(partition, cap)
+        );
+        let (memories, size) = (memories?, size?);
+        let with_words = memories.iter().filter(|memory| {
+            let terms = lexemes(&memory.content);
+            wanted.words.iter().any(|word| terms.contains(word))
+        });
+        let all_words = with_words.count() < wanted.limit;
+        Ok(search::Candidates {
+            documents: if size >= cap as u64 {
+                size.saturating_mul(BEYOND)
+            } else {
+                size
+            },
+            mean_cosine: None,
+            all_words,
+            memories,
+        })
+    }
+
+    async fn size(&self, partition: &PartitionKey, most: usize) -> Result<usize, StoreError> {
+        let size = self.partition_size(partition, most).await?;
+        Ok(usize::try_from(size).unwrap_or(usize::MAX))
     }
 }

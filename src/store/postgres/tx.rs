@@ -5,9 +5,14 @@
 //! notes, and the feed gets all of it at the end, in one statement that holds the whole feed until the commit: the order of locks is
 //! organisation, feed, everywhere, and a revision is never visible before a smaller one.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::postgres::PgRow;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::error::Fault;
@@ -31,9 +36,8 @@ fn beginning(org: OrgId, kind: &str) -> String {
 
 /// A transaction that reads one state of an organisation. It ends when it is dropped.
 pub(super) async fn snapshot(links: &Links, org: OrgId) -> Result<Link, Fault> {
-    links
-        .begin(&beginning(org, "REPEATABLE READ READ ONLY"))
-        .await
+    let begin = beginning(org, "REPEATABLE READ READ ONLY");
+    links.begin(&begin, links.deadline()).await
 }
 
 /// [`snapshot`] for a walk through everything that an organisation has.
@@ -46,14 +50,42 @@ pub(super) async fn long_snapshot(
         "{}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0",
         beginning(org, "REPEATABLE READ READ ONLY")
     );
-    let mut link = links.begin(&begin).await?;
+    let mut link = links.begin(&begin, links.deadline()).await?;
     link.extend(patience);
     Ok(link)
 }
 
 /// A transaction that writes what the feed does not tell of.
 pub(super) async fn unannounced(links: &Links, org: OrgId) -> Result<Link, Fault> {
-    links.begin(&beginning(org, "READ COMMITTED")).await
+    let begin = beginning(org, "READ COMMITTED");
+    links.begin(&begin, links.deadline()).await
+}
+
+/// The writers of this process, one an organisation at a time: they wait for their turn here, so that a crowd of them does not hold every
+/// connection while it waits for the organisation's lock.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    of: Mutex<HashMap<OrgId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Organisations that are remembered before those without a writer are forgotten.
+const REMEMBERED: usize = 1_024;
+
+type Turn = OwnedMutexGuard<()>;
+
+impl Turns {
+    async fn take(&self, org: OrgId, until: Instant) -> Result<Turn, Fault> {
+        let turn = {
+            let mut of = self.of.lock();
+            if of.len() >= REMEMBERED {
+                of.retain(|_, turn| Arc::strong_count(turn) > 1);
+            }
+            Arc::clone(of.entry(org).or_default())
+        };
+        timeout_at(until, turn.lock_owned())
+            .await
+            .map_err(|_| Fault::Late)
+    }
 }
 
 /// A change that a transaction has noted, by its place.
@@ -74,6 +106,7 @@ pub(super) struct Tx {
     pub(super) link: Link,
     org: OrgId,
     changes: Vec<(ChangeKind, Means)>,
+    _turn: Turn,
 }
 
 /// The revisions of a committed transaction's changes.
@@ -90,16 +123,19 @@ impl Revisions {
 }
 
 impl Tx {
-    pub(super) async fn begin(links: &Links, org: OrgId) -> Result<Self, Fault> {
+    pub(super) async fn begin(links: &Links, turns: &Turns, org: OrgId) -> Result<Self, Fault> {
+        let until = links.deadline();
+        let turn = turns.take(org, until).await?;
         let begin = format!(
             "{}; SELECT pg_advisory_xact_lock({})",
             beginning(org, "READ COMMITTED"),
             lock_key(org)
         );
         Ok(Self {
-            link: links.begin(&begin).await?,
+            link: links.begin(&begin, until).await?,
             org,
             changes: Vec::new(),
+            _turn: turn,
         })
     }
 

@@ -40,6 +40,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Uses {
     state: Mutex<State>,
+    /// Held by whoever stores counts, so that a close waits for the counts that are on their way.
+    writing: tokio::sync::Mutex<()>,
     links: Links,
     tasks: Tasks,
 }
@@ -48,6 +50,7 @@ impl Uses {
     pub(super) fn new(links: Links, tasks: Tasks) -> Self {
         Self {
             state: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             links,
             tasks,
         }
@@ -89,6 +92,7 @@ impl Uses {
 
     /// Stores what waits, until nothing does.
     async fn store(&self) {
+        let _alone = self.writing.lock().await;
         while let Some(counts) = self.next() {
             let mut by_org: BTreeMap<OrgId, Vec<(PartitionKey, MemoryId, Count)>> = BTreeMap::new();
             for ((partition, id), count) in counts {
@@ -146,13 +150,7 @@ impl Uses {
 
     /// Refuses further counts and stores those that wait.
     pub(super) async fn close(&self) {
-        let idle = {
-            let mut state = self.state.lock();
-            state.closed = true;
-            !std::mem::replace(&mut state.storing, true)
-        };
-        if idle {
-            self.store().await;
-        }
+        self.state.lock().closed = true;
+        self.store().await;
     }
 }

@@ -91,6 +91,10 @@ pub trait SessionCache: Send + Sync + Debug {
         false
     }
 
+    /// Drops the copies of frozen texts that this process keeps only so that it need not fetch them: a memory was forgotten, and its text
+    /// must not stay. No lane changes by it.
+    fn forget_texts(&self) {}
+
     /// What is held for `turns`; nothing when the lane is not known.
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError>;
 

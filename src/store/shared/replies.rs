@@ -29,7 +29,7 @@ pub struct ReplyKey {
     /// The tenant.
     pub org: OrgId,
     /// A keyed hash of scope and key.
-    pub hash: [u8; 16],
+    pub hash: [u8; 32],
 }
 
 /// What a request is told from another by: a keyed hash of its body.
@@ -75,8 +75,13 @@ pub trait Replies: Send + Sync + fmt::Debug {
         owner: &Owner,
     ) -> Result<Claimed, CacheError>;
     /// Puts the answer in the claim's place, if `owner` still holds it.
-    async fn complete(&self, key: &ReplyKey, owner: &Owner, reply: Reply)
-    -> Result<(), CacheError>;
+    async fn complete(
+        &self,
+        key: &ReplyKey,
+        asked: &Fingerprint,
+        owner: &Owner,
+        reply: Reply,
+    ) -> Result<(), CacheError>;
     /// Gives the claim back, if `owner` still holds it.
     async fn release(&self, key: &ReplyKey, owner: &Owner) -> Result<(), CacheError>;
 }
@@ -207,12 +212,13 @@ impl Replies for OwnReplies {
     async fn complete(
         &self,
         key: &ReplyKey,
+        asked: &Fingerprint,
         owner: &Owner,
         reply: Reply,
     ) -> Result<(), CacheError> {
         let _changing = self.changing.lock();
-        if let Some(entry) = self.held_by(key, owner) {
-            self.put(key, entry.asked, State::Done(reply));
+        if self.held_by(key, owner).is_some() {
+            self.put(key, *asked, State::Done(reply));
         }
         Ok(())
     }
@@ -237,7 +243,7 @@ mod tests {
     fn key(hash: u8) -> ReplyKey {
         ReplyKey {
             org: OrgId::from_bytes([1; 16]),
-            hash: [hash; 16],
+            hash: [hash; 32],
         }
     }
 
@@ -268,10 +274,16 @@ mod tests {
         let elsewhere = replies.claim(&key(2), &[2; 32], &SECOND).await.unwrap();
         assert_eq!(elsewhere, Claimed::Yours);
         // Not the holder's to end.
-        replies.complete(&key(1), &SECOND, reply()).await.unwrap();
+        replies
+            .complete(&key(1), &ASKED, &SECOND, reply())
+            .await
+            .unwrap();
         replies.release(&key(1), &SECOND).await.unwrap();
         assert_eq!(claim(&replies, &SECOND).await, Claimed::InProgress);
-        replies.complete(&key(1), &FIRST, reply()).await.unwrap();
+        replies
+            .complete(&key(1), &ASKED, &FIRST, reply())
+            .await
+            .unwrap();
         assert_eq!(claim(&replies, &SECOND).await, Claimed::Done(reply()));
         advance(COMPLETED).await;
         assert_eq!(claim(&replies, &SECOND).await, Claimed::Yours);
@@ -286,7 +298,10 @@ mod tests {
         advance(PENDING).await;
         assert_eq!(claim(&replies, &FIRST).await, Claimed::Yours);
         // What the former holder says comes too late.
-        replies.complete(&key(1), &SECOND, reply()).await.unwrap();
+        replies
+            .complete(&key(1), &ASKED, &SECOND, reply())
+            .await
+            .unwrap();
         assert_eq!(claim(&replies, &SECOND).await, Claimed::InProgress);
     }
 }

@@ -3,6 +3,7 @@
 mod app;
 mod client;
 mod items;
+pub(crate) mod services;
 mod settings;
 pub(crate) mod templates;
 mod upstream;

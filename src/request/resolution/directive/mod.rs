@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use crate::auth::Scope;
 use crate::ids::{AgentId, OrgId};
 use crate::memory::search::BranchError;
-use crate::store::{DirectiveStore, DirectiveVersion, StoreError};
+use crate::store::shared::redis::directives::{SharedDirective, SharedDirectives};
+use crate::store::{ChangeFeed, DirectiveStore, DirectiveVersion, StoreError};
 use crate::tasks::Tasks;
 
 /// The active directive of an agent, if it has one.
@@ -51,6 +52,21 @@ const TTL: Duration = Duration::from_secs(60);
 const STALE: Duration = Duration::from_secs(120);
 /// Agents whose directive is kept.
 const ENTRIES: u64 = 20_000;
+
+/// What other replicas have read, and the feed that dates it.
+#[derive(Clone)]
+pub struct Others {
+    /// The directives.
+    pub shared: Arc<SharedDirectives>,
+    /// The store's changes.
+    pub feed: Arc<dyn ChangeFeed>,
+}
+
+impl Debug for Others {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Others").finish_non_exhaustive()
+    }
+}
 
 type Key = (OrgId, AgentId);
 type Loaded = Option<Result<Active, StoreError>>;
@@ -86,6 +102,9 @@ pub struct CachedDirectives {
     /// Revoked versions by agent. Revoking is for good, so an invalidation does not forget them.
     revoked: Cache<Key, Arc<[u32]>, foldhash::fast::RandomState>,
     loads: Arc<Mutex<Loads>>,
+    others: Option<Others>,
+    /// The revision at which an agent's directive was last seen to change: what was read before it is not taken from others.
+    changed: Cache<Key, i64, foldhash::fast::RandomState>,
 }
 
 impl Debug for CachedDirectives {
@@ -113,14 +132,30 @@ impl CachedDirectives {
             cache,
             revoked,
             loads: Arc::default(),
+            others: None,
+            changed: Cache::builder()
+                .max_capacity(ENTRIES)
+                .build_with_hasher(foldhash::fast::RandomState::default()),
         }
     }
 
-    /// Forgets what is known of an agent: its active version has changed.
-    pub fn invalidate(&self, org: OrgId, agent: AgentId) {
+    /// With what other replicas have read, for when the store is away.
+    #[must_use]
+    pub fn with(mut self, others: Others) -> Self {
+        self.others = Some(others);
+        self
+    }
+
+    /// Forgets what is known of an agent: its active version has changed, at `revision` if that is known already.
+    pub fn invalidate(&self, org: OrgId, agent: AgentId, revision: Option<i64>) {
         let mut loads = self.loads.lock();
         loads.generation += 1;
         self.cache.invalidate(&(org, agent));
+        if self.others.is_some() {
+            // Until the feed tells the revision, nothing that others have read is new enough.
+            let revision = revision.unwrap_or(i64::MAX);
+            self.changed.insert((org, agent), revision);
+        }
     }
 
     /// Forgets everything.
@@ -169,11 +204,11 @@ struct Landing {
 
 impl Landing {
     async fn load(&self) -> Result<Active, StoreError> {
-        let (org, agent) = self.key;
         let read_at = Instant::now();
-        let store = &self.directives.store;
-        let active = store.active_directive(org, agent).await?.map(Arc::new);
-        let revoked: Arc<[u32]> = store.revoked_directives(org, agent).await?.into();
+        let (active, revoked) = match self.stored().await {
+            Ok(read) => read,
+            Err(error) => self.read_by_others().await.ok_or(error)?,
+        };
         let loads = self.directives.loads.lock();
         let is_newest = loads.generation == self.generation;
         // A load that an invalidation has overtaken is not kept, but whoever waits for it has to know of every version revoked by then.
@@ -189,6 +224,44 @@ impl Landing {
             self.directives.cache.insert(self.key, kept);
         }
         Ok(active)
+    }
+}
+
+impl Landing {
+    /// What the store holds; told to the other replicas.
+    async fn stored(&self) -> Result<(Active, Arc<[u32]>), StoreError> {
+        let (org, agent) = self.key;
+        let CachedDirectives { store, others, .. } = &self.directives;
+        let Some(Others { shared, feed }) = others else {
+            let active = store.active_directive(org, agent).await?.map(Arc::new);
+            return Ok((active, store.revoked_directives(org, agent).await?.into()));
+        };
+        let revision = feed.revision().await?;
+        let active = store.active_directive(org, agent).await?;
+        let read = SharedDirective {
+            active,
+            revoked: store.revoked_directives(org, agent).await?,
+            revision,
+        };
+        // Best effort: it serves when the store does not.
+        shared.put(org, agent, &read).await.ok();
+        Ok((read.active.map(Arc::new), read.revoked.into()))
+    }
+
+    /// What another replica has read not too long ago, and not before the last change that is known here.
+    async fn read_by_others(&self) -> Option<(Active, Arc<[u32]>)> {
+        let (org, agent) = self.key;
+        let others = self.directives.others.as_ref()?;
+        let read = others.shared.get(org, agent).await.ok()??.read;
+        let least = self.directives.changed.get(&self.key).unwrap_or(0);
+        let known = self.directives.revoked.get(&self.key).unwrap_or_default();
+        let revoked = |version: u32| known.contains(&version);
+        let usable = read.revision >= least
+            && read
+                .active
+                .as_ref()
+                .is_none_or(|active| !revoked(active.version));
+        usable.then(|| (read.active.map(Arc::new), read.revoked.into()))
     }
 }
 

@@ -158,7 +158,7 @@ async fn what_was_read_before_an_invalidation_is_neither_kept_nor_joined() {
     let waited = tokio::time::timeout(SLICE, directives.load(&scope)).await;
     assert!(waited.is_err());
     store.set(2);
-    directives.invalidate(scope.org(), scope.agent());
+    directives.invalidate(scope.org(), scope.agent(), None);
     let waited = tokio::time::timeout(SLICE, directives.load(&scope)).await;
     assert!(waited.is_err());
     assert_eq!(store.reads(), 2);

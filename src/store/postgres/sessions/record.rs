@@ -89,7 +89,9 @@ fn ended(chain: &[u8], end: &TurnEnd) -> Map<String, Value> {
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,
-        _ => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
     }
 }
 

@@ -14,12 +14,16 @@ pub mod keys;
 mod wire;
 pub mod session;
 mod newest;
+mod replies;
 pub mod directives;
 pub mod hot;
 pub mod announce;
 pub mod announced;
+
 #[cfg(test)]
 pub(crate) mod testing;
+
+pub use replies::RedisReplies;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -245,7 +245,7 @@ impl Scripted {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn from_now_on(&self, reply: Reply) {
+    pub(crate) fn set_answer(&self, reply: Reply) {
         *self.reply.lock().expect("a lock") = reply;
     }
 

@@ -93,7 +93,7 @@ async fn a_server_that_stalled_is_used_again_when_it_answers() {
     let server = Scripted::start(0, Reply::Says("+PONG\r\n")).await;
     let redis = open(&impatient(&server.url()));
     until_it_answers(&redis).await;
-    server.from_now_on(Reply::Silent);
+    server.set_answer(Reply::Silent);
     let stalled = async {
         while redis.ping().await != Err(Outage::Resting) {
             tokio::task::yield_now().await;
@@ -102,7 +102,7 @@ async fn a_server_that_stalled_is_used_again_when_it_answers() {
     let long = Duration::from_secs(30);
     tokio::time::timeout(long, stalled).await.expect("it rests");
     let before = server.connections();
-    server.from_now_on(Reply::Says("+PONG\r\n"));
+    server.set_answer(Reply::Says("+PONG\r\n"));
     until_it_answers(&redis).await;
     assert!(
         server.connections() > before,

@@ -131,6 +131,11 @@ impl Reader {
         String::from_utf8(self.bytes()?.into()).ok()
     }
 
+    /// All that is left.
+    pub(super) fn rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.0)
+    }
+
     pub(super) fn memory_id(&mut self) -> Option<MemoryId> {
         self.array().map(MemoryId::from_bytes)
     }

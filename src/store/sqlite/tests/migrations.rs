@@ -2,7 +2,8 @@
 
 use rusqlite::params;
 
-use super::{Files, new_agent, new_org, time};
+use super::fixtures::sessions::{key, view};
+use super::{Files, new_agent, new_org, of_user, time};
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::PartitionKey;
 use crate::store::sqlite::rows::micros;
@@ -71,7 +72,7 @@ async fn a_file_of_the_first_version_keeps_its_rows() {
         agent,
         user: None,
     };
-    let ann = super::of_user(&own, "ann");
+    let ann = of_user(&own, "ann");
     assert_eq!(store.orgs().await.unwrap()[0].status, OrgStatus::Active);
     let directive = store.active_directive(org, agent).await.unwrap().unwrap();
     assert_eq!(
@@ -100,7 +101,7 @@ async fn a_file_of_the_first_version_keeps_its_rows() {
         "the newest tombstone"
     );
     // What is new works on it.
-    let session = super::sessions::key(&own, "s");
+    let session = key(&own, "s");
     let state = store.put_working_state(&session, "{}".to_owned(), time(1));
     state.await.unwrap();
     store
@@ -109,7 +110,7 @@ async fn a_file_of_the_first_version_keeps_its_rows() {
         .unwrap();
     store.close().await.unwrap();
     let store = files.open();
-    assert!(super::sessions::view(&store, &session).await.is_some());
-    let org = new_org(&store).await;
-    new_agent(&store, org).await;
+    assert!(view(&*store, &session).await.is_some());
+    let org = new_org(&*store).await;
+    new_agent(&*store, org).await;
 }

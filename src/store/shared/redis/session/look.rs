@@ -191,7 +191,7 @@ impl Look {
         })
     }
 
-    /// The anchors by which turns may have to be found, as [`matching::known`] will ask for them.
+    /// The anchors by which turns may have to be found, as [`matching::known`] will ask for them, and which were not looked at.
     pub(super) fn wanted(&self, turns: &[Turn]) -> Vec<Anchor> {
         if self.empty {
             return Vec::new();
@@ -204,7 +204,7 @@ impl Look {
                 wanted.push(turn.anchor);
             }
         }
-        let mut seen = HashSet::<Anchor, RandomState>::default();
+        let mut seen: HashSet<Anchor, RandomState> = self.anchored.keys().copied().collect();
         wanted.retain(|anchor| seen.insert(*anchor));
         wanted
     }

@@ -263,19 +263,22 @@ impl SessionCache for RedisSessions {
         true
     }
 
+    fn forget_texts(&self) {
+        self.seen.forget();
+    }
+
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError> {
         let mut before: Option<Look> = None;
+        let mut anchors = Vec::new();
         for _ in 0..LOOKS {
-            let Some(mut look) = self.look(key, turns, &[]).await? else {
+            let Some(look) = self.look(key, turns, &anchors).await? else {
                 return Ok(None);
             };
-            let anchors = look.wanted(turns);
-            if !anchors.is_empty() {
-                // All of it once more: only what is read at once goes together.
-                match self.look(key, turns, &anchors).await? {
-                    Some(second) => look = second,
-                    None => return Ok(None),
-                }
+            let wanted = look.wanted(turns);
+            if !wanted.is_empty() {
+                // All of it once more, with them: only what is read at once goes together.
+                anchors.extend(wanted);
+                continue;
             }
             match self.values(key, look.opening, look.blocks()).await {
                 Ok(values) => {

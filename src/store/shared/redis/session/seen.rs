@@ -45,6 +45,10 @@ impl Seen {
         Self(cache)
     }
 
+    pub(super) fn forget(&self) {
+        self.0.invalidate_all();
+    }
+
     pub(super) fn opening(&self, codec: &Codec, name: &Name) -> Option<Arc<Opening>> {
         match self.0.get(&(codec.lane(), *name))? {
             Value::Opening(opening) => Some(opening),

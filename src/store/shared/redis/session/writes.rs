@@ -86,10 +86,7 @@ impl RedisSessions {
             Answer::Put(held, names) => (held, names),
             Answer::Rotated | Answer::Again => return Err(CacheError::Rotated),
         };
-        // A lane that was restored by somebody else meanwhile holds whatever that one has put.
-        if names.len() == offer.turns.len()
-            && let (None, Some((opening, (name, _)))) = (held, &offered)
-        {
+        if let (None, Some((opening, (name, _)))) = (held, &offered) {
             self.seen.keep_opening(&codec, *name, opening);
         }
         self.winners(lane, held, names, offer.turns).await

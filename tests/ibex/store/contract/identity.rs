@@ -1,11 +1,13 @@
-use super::{Files, new_agent, new_org, time, token};
-use crate::ids::{AgentId, OrgId, TokenId};
-use crate::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus, StoreError};
+//! Organisations, agents and tokens.
 
-#[tokio::test]
-async fn organisations_are_kept_and_listed_oldest_first() {
-    let files = Files::new();
-    let store = files.open();
+use ibex::ids::{AgentId, OrgId, TokenId};
+use ibex::store::{Agent, AgentStatus, CaptureScope, Org, OrgStatus, StoreError};
+
+use super::Backend;
+use crate::store::fixtures::{new_agent, new_org, time, token};
+
+pub(crate) async fn organisations_are_kept_and_listed_oldest_first(backend: &dyn Backend) {
+    let store = backend.open().await;
     for (name, at) in [("second", 2), ("first", 1)] {
         let org = Org {
             id: OrgId::new(),
@@ -44,12 +46,10 @@ async fn organisations_are_kept_and_listed_oldest_first() {
     ));
 }
 
-#[tokio::test]
-async fn an_agent_is_invisible_to_another_organisation() {
-    let files = Files::new();
-    let store = files.open();
-    let (own, foreign) = (new_org(&store).await, new_org(&store).await);
-    let id = new_agent(&store, own).await;
+pub(crate) async fn an_agent_is_invisible_to_another_organisation(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (own, foreign) = (new_org(&*store).await, new_org(&*store).await);
+    let id = new_agent(&*store, own).await;
     assert!(store.agent(foreign, id).await.unwrap().is_none());
     assert!(store.agents(foreign).await.unwrap().is_empty());
     assert!(matches!(
@@ -81,12 +81,10 @@ async fn an_agent_is_invisible_to_another_organisation() {
     ));
 }
 
-#[tokio::test]
-async fn tokens_come_back_whole_and_keep_their_first_revocation() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
+pub(crate) async fn tokens_come_back_whole_and_keep_their_first_revocation(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
     let stored = token(org, Some(agent));
     store.create_token(stored.clone()).await.unwrap();
     let read = store.token(stored.id).await.unwrap().unwrap();
@@ -104,7 +102,7 @@ async fn tokens_come_back_whole_and_keep_their_first_revocation() {
     );
     assert!(
         store
-            .tokens(new_org(&store).await)
+            .tokens(new_org(&*store).await)
             .await
             .unwrap()
             .is_empty()
@@ -115,12 +113,10 @@ async fn tokens_come_back_whole_and_keep_their_first_revocation() {
     ));
 }
 
-#[tokio::test]
-async fn a_token_cannot_be_bound_to_another_organisations_agent() {
-    let files = Files::new();
-    let store = files.open();
-    let (own, foreign) = (new_org(&store).await, new_org(&store).await);
-    let agent = new_agent(&store, foreign).await;
+pub(crate) async fn a_token_cannot_be_bound_to_another_organisations_agent(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (own, foreign) = (new_org(&*store).await, new_org(&*store).await);
+    let agent = new_agent(&*store, foreign).await;
     assert!(matches!(
         store.create_token(token(own, Some(agent))).await,
         Err(StoreError::Missing("agent"))

@@ -1,9 +1,12 @@
-use super::{Files, memory, new_agent, new_org, new_partition, of_user, time};
-use crate::ids::TokenId;
-use crate::store::{
-    AgentStatus, Change, ChangeFeed, ChangeKind, Committed, DirectiveMode, DirectiveStore,
-    IdentityStore, MemoryStore, NewDirective, OrgStatus, StoredToken,
+//! The change feed: one entry a write, in order, for every process.
+
+use ibex::ids::TokenId;
+use ibex::store::{
+    AgentStatus, Change, ChangeKind, Committed, DirectiveMode, NewDirective, OrgStatus, StoredToken,
 };
+
+use super::Backend;
+use crate::store::fixtures::{memory, new_agent, new_org, new_partition, of_user, time, token};
 
 /// The changes of `kinds` when they are the newest ones, the last of them at `newest`.
 fn numbered(newest: i64, kinds: Vec<ChangeKind>) -> Vec<Change> {
@@ -15,14 +18,12 @@ fn numbered(newest: i64, kinds: Vec<ChangeKind>) -> Vec<Change> {
         .collect()
 }
 
-#[tokio::test]
-async fn writes_of_identities_have_one_entry_each() {
-    let files = Files::new();
-    let store = files.open();
+pub(crate) async fn writes_of_identities_have_one_entry_each(backend: &dyn Backend) {
+    let store = backend.open().await;
     assert_eq!(store.revision().await.unwrap(), 0);
     assert!(store.changes_after(0, 10).await.unwrap().is_empty());
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
     store.set_org_status(org, OrgStatus::Active).await.unwrap();
     store
         .set_agent_status(org, agent, AgentStatus::Active)
@@ -32,7 +33,7 @@ async fn writes_of_identities_have_one_entry_each() {
     store
         .create_token(StoredToken {
             id,
-            ..super::token(org, None)
+            ..token(org, None)
         })
         .await
         .unwrap();
@@ -49,11 +50,9 @@ async fn writes_of_identities_have_one_entry_each() {
     assert_eq!(store.revision().await.unwrap(), 6);
 }
 
-#[tokio::test]
-async fn writes_of_directives_and_memories_have_one_entry_each() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = of_user(&new_partition(&store).await, "ann");
+pub(crate) async fn writes_of_directives_and_memories_have_one_entry_each(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = of_user(&new_partition(&*store).await, "ann");
     let (org, agent) = (partition.org, partition.agent);
     let mode = DirectiveMode::SystemFirst;
     let new = NewDirective {
@@ -91,28 +90,24 @@ async fn writes_of_directives_and_memories_have_one_entry_each() {
     );
 }
 
-#[tokio::test]
-async fn a_refused_write_leaves_no_entry() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
+pub(crate) async fn a_refused_write_leaves_no_entry(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
     let taken = store.org(org).await.unwrap().unwrap();
     store.create_org(taken).await.unwrap_err();
     store
-        .set_org_status(crate::ids::OrgId::new(), OrgStatus::Active)
+        .set_org_status(ibex::ids::OrgId::new(), OrgStatus::Active)
         .await
         .unwrap_err();
     assert_eq!(store.revision().await.unwrap(), 1);
-    new_org(&store).await;
+    new_org(&*store).await;
     assert_eq!(store.revision().await.unwrap(), 2);
 }
 
-#[tokio::test]
-async fn another_handle_hears_of_a_write_once() {
-    let files = Files::new();
-    let (server, cli) = (files.open(), files.open());
+pub(crate) async fn another_handle_hears_of_a_write_once(backend: &dyn Backend) {
+    let (server, cli) = (backend.open().await, backend.open().await);
     assert!(!server.poll().await.unwrap());
-    let partition = new_partition(&cli).await;
+    let partition = new_partition(&*cli).await;
     assert!(server.poll().await.unwrap());
     assert!(!server.poll().await.unwrap());
     let known = server.revision().await.unwrap();
@@ -127,25 +122,19 @@ async fn another_handle_hears_of_a_write_once() {
             kind
         }]
     );
-    new_org(&server).await;
+    new_org(&*server).await;
     assert!(server.poll().await.unwrap(), "own writes count too");
 }
 
-#[tokio::test]
-async fn a_reader_that_fell_behind_the_feed_is_told_to_start_anew() {
-    let files = Files::new();
-    let store = files.open();
-    new_org(&store).await;
-    new_org(&store).await;
+pub(crate) async fn a_reader_that_fell_behind_the_feed_is_told_to_start_anew(
+    backend: &dyn Backend,
+) {
+    let store = backend.open().await;
+    new_org(&*store).await;
+    new_org(&*store).await;
     // As if very many writes had happened: the next one is the 250,000th, at which old entries are removed.
-    files
-        .raw()
-        .execute(
-            "UPDATE sqlite_sequence SET seq = 249999 WHERE name = 'changes'",
-            [],
-        )
-        .unwrap();
-    let org = new_org(&store).await;
+    backend.skip_to_revision(249_999).await;
+    let org = new_org(&*store).await;
     let last = Change {
         revision: 250_000,
         kind: ChangeKind::Org(org),

@@ -1,17 +1,21 @@
+//! Memories: written and read whole, page by page, and by nobody of another partition.
+
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Files, history, insert, memory, new_agent, new_partition, of_user, time};
-use crate::auth::ReviewRight;
-use crate::ids::{AgentId, MemoryId};
-use crate::memory::{Category, Label, Memory, PartitionKey, Source, Status};
-use crate::store::sqlite::SqliteStore;
-use crate::store::{Committed, ListFilter, Matching, MemoryStore, Reading, StoreError};
-use crate::tokens::TokenCounts;
+use ibex::ids::{AgentId, MemoryId};
+use ibex::memory::{Category, Label, Memory, PartitionKey, Source, Status};
+use ibex::store::{Committed, ListFilter, Matching, Reading, StoreError};
+use ibex::tokens::TokenCounts;
+
+use super::Backend;
+use crate::store::fixtures::{
+    Engine, history, insert, memory, new_agent, new_partition, of_user, operator, time,
+};
 
 async fn ids(
-    store: &SqliteStore,
+    store: &dyn Engine,
     partitions: &[PartitionKey],
     filter: ListFilter,
 ) -> (Vec<MemoryId>, bool) {
@@ -19,11 +23,9 @@ async fn ids(
     (page.memories.iter().map(|m| m.id).collect(), page.has_more)
 }
 
-#[tokio::test]
-async fn a_memory_comes_back_as_it_was_written() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = of_user(&new_partition(&store).await, "ann");
+pub(crate) async fn a_memory_comes_back_as_it_was_written(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = of_user(&new_partition(&*store).await, "ann");
     let mut written = memory(&partition, "Tee, 中文, \u{0} and \u{1f375}");
     written.labels.push(Label {
         label: Category::Episodic,
@@ -50,13 +52,14 @@ async fn a_memory_comes_back_as_it_was_written() {
         written.votes_useful,
         written.votes_not_useful,
     ) = (5, 6, 7);
-    let Committed::Inserted { revision, .. } = insert(&store, written.clone()).await else {
+    let Committed::Inserted { revision, .. } = insert(&*store, written.clone()).await else {
         panic!("not inserted")
     };
     written.revision = revision;
     store.close().await.unwrap();
-    let read = files
+    let read = backend
         .open()
+        .await
         .memory(&[partition], written.id)
         .await
         .unwrap()
@@ -65,13 +68,11 @@ async fn a_memory_comes_back_as_it_was_written() {
     assert_eq!(format!("{read:?}"), format!("{written:?}"));
 }
 
-#[tokio::test]
-async fn a_batch_with_a_fault_stores_nothing() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+pub(crate) async fn a_batch_with_a_fault_stores_nothing(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let taken = memory(&partition, "tea");
-    insert(&store, taken.clone()).await;
+    insert(&*store, taken.clone()).await;
     let clash = Memory {
         id: taken.id,
         ..memory(&partition, "milk")
@@ -95,7 +96,7 @@ async fn a_batch_with_a_fault_stores_nothing() {
 }
 
 /// Partitions that differ from `own` in one part each: user, agent-wide, agent, organisation and agent, organisation alone.
-async fn neighbours(store: &SqliteStore, own: &PartitionKey) -> [PartitionKey; 5] {
+async fn neighbours(store: &dyn Engine, own: &PartitionKey) -> [PartitionKey; 5] {
     let other = of_user(&new_partition(store).await, "ann");
     [
         of_user(own, "bob"),
@@ -115,26 +116,24 @@ async fn neighbours(store: &SqliteStore, own: &PartitionKey) -> [PartitionKey; 5
     ]
 }
 
-#[tokio::test]
-async fn no_read_reaches_another_partition() {
-    let files = Files::new();
-    let store = files.open();
-    let own = of_user(&new_partition(&store).await, "ann");
+pub(crate) async fn no_read_reaches_another_partition(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let own = of_user(&new_partition(&*store).await, "ann");
     let secret = memory(&own, "tea");
-    insert(&store, secret.clone()).await;
+    insert(&*store, secret.clone()).await;
     let again = |partition: &PartitionKey| Memory {
         content_hash: secret.content_hash,
         ..memory(partition, "tea")
     };
-    for foreign in neighbours(&store, &own).await {
+    for foreign in neighbours(&*store, &own).await {
         let scope = std::slice::from_ref(&foreign);
         assert!(store.memory(scope, secret.id).await.unwrap().is_none());
         assert_eq!(store.duplicate_of(&again(&foreign)).await.unwrap(), None);
         let filter = ListFilter {
             limit: 10,
-            ..history()
+            ..history(&*store, &own).await
         };
-        assert!(ids(&store, scope, filter).await.0.is_empty());
+        assert!(ids(&*store, scope, filter).await.0.is_empty());
         assert!(
             store
                 .partition_memories(&foreign, None, usize::MAX)
@@ -155,14 +154,12 @@ async fn no_read_reaches_another_partition() {
     );
 }
 
-#[tokio::test]
-async fn no_write_reaches_another_partition() {
-    let files = Files::new();
-    let store = files.open();
-    let own = of_user(&new_partition(&store).await, "ann");
+pub(crate) async fn no_write_reaches_another_partition(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let own = of_user(&new_partition(&*store).await, "ann");
     let secret = memory(&own, "tea");
-    insert(&store, secret.clone()).await;
-    for foreign in neighbours(&store, &own).await {
+    insert(&*store, secret.clone()).await;
+    for foreign in neighbours(&*store, &own).await {
         let scope = [foreign];
         assert_eq!(
             store
@@ -177,8 +174,9 @@ async fn no_write_reaches_another_partition() {
             .unwrap();
     }
     store.close().await.unwrap();
-    let read = files
+    let read = backend
         .open()
+        .await
         .memory(&[own], secret.id)
         .await
         .unwrap()
@@ -186,11 +184,9 @@ async fn no_write_reaches_another_partition() {
     assert_eq!((&*read.content, read.retrieval_count), ("tea", 0));
 }
 
-#[tokio::test]
-async fn pages_go_newest_first_through_all_partitions() {
-    let files = Files::new();
-    let store = files.open();
-    let shared = new_partition(&store).await;
+pub(crate) async fn pages_go_newest_first_through_all_partitions(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let shared = new_partition(&*store).await;
     let own = of_user(&shared, "ann");
     let mut written = Vec::new();
     for i in 0..7 {
@@ -199,17 +195,18 @@ async fn pages_go_newest_first_through_all_partitions() {
             &format!("fact {i}"),
         );
         written.push(memory.id);
-        insert(&store, memory).await;
+        insert(&*store, memory).await;
     }
-    insert(&store, memory(&of_user(&shared, "bob"), "not ann's")).await;
+    insert(&*store, memory(&of_user(&shared, "bob"), "not ann's")).await;
     let both = [shared.clone(), own.clone()];
     let mut seen = Vec::new();
+    let all = history(&*store, &shared).await;
     let mut filter = ListFilter {
         limit: 3,
-        ..history()
+        ..all.clone()
     };
     loop {
-        let (page, has_more) = ids(&store, &both, filter.clone()).await;
+        let (page, has_more) = ids(&*store, &both, filter.clone()).await;
         filter.after = page.last().copied();
         seen.extend(page);
         if !has_more {
@@ -218,15 +215,7 @@ async fn pages_go_newest_first_through_all_partitions() {
     }
     written.reverse();
     assert_eq!(seen, written);
-    let twice = ids(
-        &store,
-        &[own.clone(), own],
-        ListFilter {
-            limit: 7,
-            ..history()
-        },
-    )
-    .await;
+    let twice = ids(&*store, &[own.clone(), own], ListFilter { limit: 7, ..all }).await;
     assert_eq!(
         (twice.0.len(), twice.1),
         (4, false),
@@ -234,11 +223,9 @@ async fn pages_go_newest_first_through_all_partitions() {
     );
 }
 
-#[tokio::test]
-async fn lists_filter_by_status_and_by_any_label() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+pub(crate) async fn lists_filter_by_status_and_by_any_label(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let active = memory(&partition, "a");
     let held = Memory {
         status: Status::Quarantined,
@@ -260,6 +247,7 @@ async fn lists_filter_by_status_and_by_any_label() {
         .unwrap();
     let scope = std::slice::from_ref(&partition);
     store.forget_memory(scope, gone.id, time(1)).await.unwrap();
+    let all = history(&*store, &partition).await;
     let list = |status, category| {
         let matching = Matching {
             status,
@@ -267,11 +255,11 @@ async fn lists_filter_by_status_and_by_any_label() {
             ..Matching::default()
         };
         ids(
-            &store,
+            &*store,
             scope,
             ListFilter {
                 matching,
-                ..history()
+                ..all.clone()
             },
         )
     };
@@ -279,10 +267,10 @@ async fn lists_filter_by_status_and_by_any_label() {
     assert!(list(Some(Status::Quarantined), None).await.0.is_empty());
     assert!(list(Some(Status::Forgotten), None).await.0.is_empty());
     let review = ListFilter {
-        reading: Reading::Review(ReviewRight::for_test()),
-        ..history()
+        reading: Reading::Review(operator(&*store, &partition).await.review().unwrap()),
+        ..all.clone()
     };
-    assert_eq!(ids(&store, scope, review).await.0, [held.id]);
+    assert_eq!(ids(&*store, scope, review).await.0, [held.id]);
     assert_eq!(list(None, Some(Category::Episodic)).await.0, [labelled.id]);
     assert_eq!(
         list(Some(Status::Active), Some(Category::Factual)).await.0,
@@ -291,11 +279,11 @@ async fn lists_filter_by_status_and_by_any_label() {
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
 }
 
-#[tokio::test]
-async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+pub(crate) async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active(
+    backend: &dyn Backend,
+) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let mut rows: Vec<Memory> = (0..7)
         .map(|i| memory(&partition, &format!("note {i}")))
         .collect();
@@ -318,13 +306,11 @@ async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_a
     assert!(read.iter().all(|m| m.embedding == rows[0].embedding));
 }
 
-#[tokio::test]
-async fn use_counts_add_up_without_a_change_of_the_row() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+pub(crate) async fn use_counts_add_up_without_a_change_of_the_row(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let used = memory(&partition, "tea");
-    let Committed::Inserted { revision, .. } = insert(&store, used.clone()).await else {
+    let Committed::Inserted { revision, .. } = insert(&*store, used.clone()).await else {
         panic!("not inserted")
     };
     for second in 1..=5 {
@@ -338,8 +324,9 @@ async fn use_counts_add_up_without_a_change_of_the_row() {
             .unwrap();
     }
     store.close().await.unwrap();
-    let read = files
+    let read = backend
         .open()
+        .await
         .memory(&[partition], used.id)
         .await
         .unwrap()
@@ -348,9 +335,5 @@ async fn use_counts_add_up_without_a_change_of_the_row() {
         (read.retrieval_count, read.revision, read.updated_at),
         (5, revision, time(0))
     );
-    let last: i64 = files
-        .raw()
-        .query_row("SELECT retrieved_at FROM memories", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(last, time(5).as_microsecond());
+    assert_eq!(backend.retrieved_at(used.id).await, Some(time(5)));
 }

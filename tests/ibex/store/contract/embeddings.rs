@@ -1,10 +1,13 @@
+//! Vectors of another model, and what lacks one.
+
 use std::sync::Arc;
 
-use super::{Files, insert, memory, new_partition, of_user, time};
-use crate::ids::MemoryId;
-use crate::memory::{Embedding, Memory, PartitionKey, Status};
-use crate::store::sqlite::SqliteStore;
-use crate::store::{ChangeFeed, ChangeKind, EmbeddingStore, MemoryStore, NewEmbedding};
+use ibex::ids::MemoryId;
+use ibex::memory::{Embedding, Memory, PartitionKey, Status};
+use ibex::store::{ChangeKind, NewEmbedding};
+
+use super::Backend;
+use crate::store::fixtures::{Engine, insert, memory, new_partition, of_user, time};
 
 const OLD: &str = "old/2";
 const NEW: &str = "new/3";
@@ -16,7 +19,7 @@ fn embedding(model: &str) -> Option<Embedding> {
     })
 }
 
-async fn stored(store: &SqliteStore, partition: &PartitionKey, text: &str, model: &str) -> Memory {
+async fn stored(store: &dyn Engine, partition: &PartitionKey, text: &str, model: &str) -> Memory {
     let mut memory = memory(partition, text);
     memory.embedding = embedding(model);
     insert(store, memory.clone()).await;
@@ -32,7 +35,7 @@ fn new(memory: &Memory) -> NewEmbedding {
 }
 
 async fn lacking(
-    store: &SqliteStore,
+    store: &dyn Engine,
     partition: &PartitionKey,
     after: Option<MemoryId>,
     limit: usize,
@@ -41,43 +44,39 @@ async fn lacking(
     found.unwrap().iter().map(|memory| memory.id).collect()
 }
 
-#[tokio::test]
-async fn what_lacks_a_vector_is_found_page_by_page() {
-    let files = Files::new();
-    let store = files.open();
-    let shared = new_partition(&store).await;
+pub(crate) async fn what_lacks_a_vector_is_found_page_by_page(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let shared = new_partition(&*store).await;
     let anns = of_user(&shared, "ann");
     let mut ids = Vec::new();
     for text in ["one", "two", "three"] {
-        ids.push(stored(&store, &shared, text, OLD).await.id);
+        ids.push(stored(&*store, &shared, text, OLD).await.id);
     }
     ids.sort();
-    stored(&store, &shared, "done", NEW).await;
+    stored(&*store, &shared, "done", NEW).await;
     let mut none = memory(&anns, "none");
     none.embedding = None;
-    insert(&store, none.clone()).await;
+    insert(&*store, none.clone()).await;
     let mut held = memory(&anns, "held for review");
     held.status = Status::Quarantined;
-    insert(&store, held).await;
+    insert(&*store, held).await;
     let mut partitions = store.unembedded_partitions(NEW).await.unwrap();
     partitions.sort();
     let mut expected = vec![(shared.clone(), 3), (anns.clone(), 1)];
     expected.sort();
     assert_eq!(partitions, expected);
-    assert_eq!(lacking(&store, &shared, None, 2).await, ids[..2]);
-    assert_eq!(lacking(&store, &shared, Some(ids[1]), 2).await, ids[2..]);
-    assert_eq!(lacking(&store, &anns, None, 2).await, [none.id]);
+    assert_eq!(lacking(&*store, &shared, None, 2).await, ids[..2]);
+    assert_eq!(lacking(&*store, &shared, Some(ids[1]), 2).await, ids[2..]);
+    assert_eq!(lacking(&*store, &anns, None, 2).await, [none.id]);
 }
 
-#[tokio::test]
-async fn a_new_vector_changes_nothing_else_and_is_in_the_feed() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+pub(crate) async fn a_new_vector_changes_nothing_else_and_is_in_the_feed(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let (kept, forgotten, changed) = (
-        stored(&store, &partition, "kept", OLD).await,
-        stored(&store, &partition, "forgotten", OLD).await,
-        stored(&store, &partition, "changed", OLD).await,
+        stored(&*store, &partition, "kept", OLD).await,
+        stored(&*store, &partition, "forgotten", OLD).await,
+        stored(&*store, &partition, "changed", OLD).await,
     );
     let own = std::slice::from_ref(&partition);
     store

@@ -1,15 +1,17 @@
+//! The same text twice in one partition.
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Files, insert, memory, new_agent, new_partition, of_user, time};
-use crate::memory::{Memory, PartitionKey, Status};
-use crate::store::{Committed, MemoryStore};
+use ibex::memory::{Memory, PartitionKey, Status};
+use ibex::store::Committed;
 
-#[tokio::test]
-async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
-    let files = Files::new();
-    let store = files.open();
-    let partition = new_partition(&store).await;
+use super::Backend;
+use crate::store::fixtures::{insert, memory, new_agent, new_partition, of_user, time};
+
+pub(crate) async fn a_duplicate_bumps_the_first_row_also_inside_one_batch(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
     let first = memory(&partition, "tea");
     let again = Memory {
         created_at: time(8),
@@ -25,7 +27,7 @@ async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
     ));
     assert_eq!(outcomes[2], Committed::Duplicate { existing: first.id });
     assert_eq!(
-        insert(&store, memory(&partition, "tea")).await,
+        insert(&*store, memory(&partition, "tea")).await,
         Committed::Duplicate { existing: first.id }
     );
     let read = store
@@ -40,13 +42,11 @@ async fn a_duplicate_bumps_the_first_row_also_inside_one_batch() {
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
 }
 
-#[tokio::test]
-async fn only_active_rows_of_the_same_partition_are_duplicates() {
-    let files = Files::new();
-    let store = files.open();
-    let shared = new_partition(&store).await;
+pub(crate) async fn only_active_rows_of_the_same_partition_are_duplicates(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let shared = new_partition(&*store).await;
     let sibling = PartitionKey {
-        agent: new_agent(&store, shared.org).await,
+        agent: new_agent(&*store, shared.org).await,
         ..shared.clone()
     };
     for partition in [
@@ -56,7 +56,7 @@ async fn only_active_rows_of_the_same_partition_are_duplicates() {
         &sibling,
     ] {
         assert!(matches!(
-            insert(&store, memory(partition, "tea")).await,
+            insert(&*store, memory(partition, "tea")).await,
             Committed::Inserted { .. }
         ));
     }
@@ -64,25 +64,23 @@ async fn only_active_rows_of_the_same_partition_are_duplicates() {
         status: Status::Quarantined,
         ..memory(&shared, "spam")
     };
-    insert(&store, held.clone()).await;
+    insert(&*store, held.clone()).await;
     assert!(matches!(
-        insert(&store, memory(&shared, "spam")).await,
+        insert(&*store, memory(&shared, "spam")).await,
         Committed::Inserted { .. }
     ));
     assert!(
-        matches!(insert(&store, held).await, Committed::Duplicate { .. }),
+        matches!(insert(&*store, held).await, Committed::Duplicate { .. }),
         "an active row has the text by now"
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn forty_identical_inserts_at_once_store_one_row() {
-    let files = Files::new();
-    let handles = [files.open(), files.open()];
-    let partition = new_partition(&handles[0]).await;
+pub(crate) async fn forty_identical_inserts_at_once_store_one_row(backend: &dyn Backend) {
+    let handles = [backend.open().await, backend.open().await];
+    let partition = new_partition(&*handles[0]).await;
     let writes = (0..40).map(|i| {
         let (store, memory) = (Arc::clone(&handles[i % 2]), memory(&partition, "tea"));
-        async move { insert(&store, memory).await }
+        async move { insert(&*store, memory).await }
     });
     let outcomes = futures_util::future::join_all(writes).await;
     let existing: HashSet<_> = outcomes

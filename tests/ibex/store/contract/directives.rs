@@ -1,14 +1,15 @@
+//! Directives: append-only versions, one of them active, and those that are out of use for good.
+
 use sha2::{Digest, Sha256};
 
-use super::{Files, new_agent, new_org, time};
-use crate::ids::{AgentId, OrgId};
-use crate::store::sqlite::SqliteStore;
-use crate::store::{
-    ChangeFeed, ChangeKind, DirectiveMode, DirectiveStore, NewDirective, StoreError,
-};
+use ibex::ids::{AgentId, OrgId};
+use ibex::store::{ChangeKind, DirectiveMode, NewDirective, StoreError};
+
+use super::Backend;
+use crate::store::fixtures::{Engine, new_agent, new_org, time};
 
 async fn add(
-    store: &SqliteStore,
+    store: &dyn Engine,
     org: OrgId,
     agent: AgentId,
     content: &str,
@@ -26,7 +27,7 @@ async fn add(
         .map(|directive| directive.version)
 }
 
-async fn active(store: &SqliteStore, org: OrgId, agent: AgentId) -> Option<u32> {
+async fn active(store: &dyn Engine, org: OrgId, agent: AgentId) -> Option<u32> {
     store
         .active_directive(org, agent)
         .await
@@ -34,16 +35,14 @@ async fn active(store: &SqliteStore, org: OrgId, agent: AgentId) -> Option<u32> 
         .map(|directive| directive.version)
 }
 
-#[tokio::test]
-async fn versions_count_up_per_agent_and_wait_for_promotion() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let (agent, other) = (new_agent(&store, org).await, new_agent(&store, org).await);
-    assert_eq!(add(&store, org, agent, "one").await.unwrap(), 1);
-    assert_eq!(add(&store, org, agent, "two").await.unwrap(), 2);
-    assert_eq!(add(&store, org, other, "else").await.unwrap(), 1);
-    assert_eq!(active(&store, org, agent).await, None);
+pub(crate) async fn versions_count_up_per_agent_and_wait_for_promotion(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let (agent, other) = (new_agent(&*store, org).await, new_agent(&*store, org).await);
+    assert_eq!(add(&*store, org, agent, "one").await.unwrap(), 1);
+    assert_eq!(add(&*store, org, agent, "two").await.unwrap(), 2);
+    assert_eq!(add(&*store, org, other, "else").await.unwrap(), 1);
+    assert_eq!(active(&*store, org, agent).await, None);
     let promoted = store.promote_directive(org, agent, 1).await.unwrap();
     assert!(promoted.active);
     assert_eq!(
@@ -62,17 +61,15 @@ async fn versions_count_up_per_agent_and_wait_for_promotion() {
             .collect::<Vec<_>>(),
         [(2, false), (1, true)]
     );
-    assert_eq!(active(&store, org, other).await, None);
+    assert_eq!(active(&*store, org, other).await, None);
 }
 
-#[tokio::test]
-async fn rollback_returns_to_what_was_active_before() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
+pub(crate) async fn rollback_returns_to_what_was_active_before(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
     for text in ["one", "two", "three"] {
-        add(&store, org, agent, text).await.unwrap();
+        add(&*store, org, agent, text).await.unwrap();
     }
     for version in [1, 3, 3, 2] {
         store.promote_directive(org, agent, version).await.unwrap();
@@ -91,20 +88,18 @@ async fn rollback_returns_to_what_was_active_before() {
         Err(StoreError::Missing(_))
     ));
     assert_eq!(
-        active(&store, org, agent).await,
+        active(&*store, org, agent).await,
         Some(1),
         "a refused rollback changes nothing"
     );
     assert_eq!(store.directive_versions(org, agent).await.unwrap().len(), 3);
 }
 
-#[tokio::test]
-async fn unknown_versions_and_foreign_agents_are_refused() {
-    let files = Files::new();
-    let store = files.open();
-    let (org, foreign) = (new_org(&store).await, new_org(&store).await);
-    let agent = new_agent(&store, org).await;
-    add(&store, org, agent, "one").await.unwrap();
+pub(crate) async fn unknown_versions_and_foreign_agents_are_refused(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (org, foreign) = (new_org(&*store).await, new_org(&*store).await);
+    let agent = new_agent(&*store, org).await;
+    add(&*store, org, agent, "one").await.unwrap();
     store.promote_directive(org, agent, 1).await.unwrap();
     assert!(matches!(
         store.promote_directive(org, agent, 2).await,
@@ -115,10 +110,10 @@ async fn unknown_versions_and_foreign_agents_are_refused() {
         Err(StoreError::Missing("directive version"))
     ));
     assert!(matches!(
-        add(&store, foreign, agent, "x").await,
+        add(&*store, foreign, agent, "x").await,
         Err(StoreError::Missing("agent"))
     ));
-    assert_eq!(active(&store, foreign, agent).await, None);
+    assert_eq!(active(&*store, foreign, agent).await, None);
     assert!(
         store
             .directive_versions(foreign, agent)
@@ -132,27 +127,23 @@ async fn unknown_versions_and_foreign_agents_are_refused() {
     ));
 }
 
-#[tokio::test]
-async fn the_active_version_survives_a_restart() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
-    add(&store, org, agent, "one").await.unwrap();
+pub(crate) async fn the_active_version_survives_a_restart(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
+    add(&*store, org, agent, "one").await.unwrap();
     store.promote_directive(org, agent, 1).await.unwrap();
     store.close().await.unwrap();
-    assert_eq!(active(&files.open(), org, agent).await, Some(1));
+    assert_eq!(active(&*backend.open().await, org, agent).await, Some(1));
 }
 
-#[tokio::test]
-async fn a_revoked_version_is_out_of_use_for_good() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let (agent, other) = (new_agent(&store, org).await, new_agent(&store, org).await);
+pub(crate) async fn a_revoked_version_is_out_of_use_for_good(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let (agent, other) = (new_agent(&*store, org).await, new_agent(&*store, org).await);
     for agent in [agent, other] {
         for text in ["one", "two", "three"] {
-            add(&store, org, agent, text).await.unwrap();
+            add(&*store, org, agent, text).await.unwrap();
         }
     }
     for version in [1, 2] {
@@ -171,12 +162,12 @@ async fn a_revoked_version_is_out_of_use_for_good() {
     let changes = store.changes_after(before, 10).await.unwrap();
     let kinds: Vec<_> = changes.into_iter().map(|change| change.kind).collect();
     assert_eq!(kinds, [ChangeKind::Directive(org, agent)]);
-    assert_eq!(active(&store, org, agent).await, Some(1));
+    assert_eq!(active(&*store, org, agent).await, Some(1));
     assert!(matches!(
         store.promote_directive(org, agent, 2).await,
         Err(StoreError::Revoked("directive version"))
     ));
-    assert_eq!(active(&store, org, agent).await, Some(1));
+    assert_eq!(active(&*store, org, agent).await, Some(1));
     store
         .revoke_directive(org, agent, 3, time(6))
         .await
@@ -192,7 +183,7 @@ async fn a_revoked_version_is_out_of_use_for_good() {
         Err(StoreError::Missing(_))
     ));
     // Another agent's versions of the same numbers are untouched.
-    assert_eq!(active(&store, org, other).await, Some(2));
+    assert_eq!(active(&*store, org, other).await, Some(2));
     assert!(
         store
             .revoked_directives(org, other)
@@ -202,35 +193,31 @@ async fn a_revoked_version_is_out_of_use_for_good() {
     );
 }
 
-#[tokio::test]
-async fn an_agent_without_a_version_left_gets_a_new_one() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
-    add(&store, org, agent, "one").await.unwrap();
+pub(crate) async fn an_agent_without_a_version_left_gets_a_new_one(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
+    add(&*store, org, agent, "one").await.unwrap();
     store.promote_directive(org, agent, 1).await.unwrap();
     store
         .revoke_directive(org, agent, 1, time(5))
         .await
         .unwrap();
-    assert_eq!(active(&store, org, agent).await, None);
+    assert_eq!(active(&*store, org, agent).await, None);
     store.close().await.unwrap();
-    let store = files.open();
+    let store = backend.open().await;
     assert_eq!(store.revoked_directives(org, agent).await.unwrap(), [1]);
-    assert_eq!(add(&store, org, agent, "two").await.unwrap(), 2);
+    assert_eq!(add(&*store, org, agent, "two").await.unwrap(), 2);
     store.promote_directive(org, agent, 2).await.unwrap();
-    assert_eq!(active(&store, org, agent).await, Some(2));
+    assert_eq!(active(&*store, org, agent).await, Some(2));
 }
 
-#[tokio::test]
-async fn a_rollback_after_a_revocation_never_stays_where_it_is() {
-    let files = Files::new();
-    let store = files.open();
-    let org = new_org(&store).await;
-    let agent = new_agent(&store, org).await;
+pub(crate) async fn a_rollback_after_a_revocation_never_stays_where_it_is(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let org = new_org(&*store).await;
+    let agent = new_agent(&*store, org).await;
     for text in ["one", "two", "three"] {
-        add(&store, org, agent, text).await.unwrap();
+        add(&*store, org, agent, text).await.unwrap();
     }
     for version in [3, 1, 2, 1, 2, 1] {
         store.promote_directive(org, agent, version).await.unwrap();
@@ -239,21 +226,19 @@ async fn a_rollback_after_a_revocation_never_stays_where_it_is() {
         .revoke_directive(org, agent, 2, time(5))
         .await
         .unwrap();
-    assert_eq!(active(&store, org, agent).await, Some(1));
+    assert_eq!(active(&*store, org, agent).await, Some(1));
     assert_eq!(
         store.rollback_directive(org, agent).await.unwrap().version,
         3
     );
 }
 
-#[tokio::test]
-async fn one_version_is_read_and_revoked_by_its_own_agent_only() {
-    let files = Files::new();
-    let store = files.open();
-    let (org, foreign) = (new_org(&store).await, new_org(&store).await);
-    let (agent, other) = (new_agent(&store, org).await, new_agent(&store, org).await);
-    add(&store, org, agent, "one").await.unwrap();
-    add(&store, org, agent, "two").await.unwrap();
+pub(crate) async fn one_version_is_read_and_revoked_by_its_own_agent_only(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (org, foreign) = (new_org(&*store).await, new_org(&*store).await);
+    let (agent, other) = (new_agent(&*store, org).await, new_agent(&*store, org).await);
+    add(&*store, org, agent, "one").await.unwrap();
+    add(&*store, org, agent, "two").await.unwrap();
     store.promote_directive(org, agent, 2).await.unwrap();
     let read = async |org, agent, version| {
         let found = store.directive_version(org, agent, version).await.unwrap();

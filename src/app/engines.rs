@@ -1,0 +1,67 @@
+//! What replicas share, as the configuration asks for it: over Redis where there is one, else in this process.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::limits::{Figures, OnOutage, Rates};
+use crate::request::resolution::directive::{CachedDirectives, Others};
+use crate::session::SessionSecret;
+use crate::store::Store;
+use crate::store::shared::redis::directives::SharedDirectives;
+use crate::store::shared::redis::session::RedisSessions;
+use crate::store::shared::redis::{Redis, RedisReplies};
+use crate::store::shared::{OwnReplies, Replies, SessionCache};
+use crate::tasks::Tasks;
+use crate::telemetry::Metrics;
+
+use super::StartError;
+
+/// The shared state of one application.
+pub(super) struct Engines {
+    /// The connection, where one is configured.
+    pub(super) redis: Option<Redis>,
+    /// Frozen sessions; nothing for the process's own.
+    pub(super) sessions: Option<Arc<dyn SessionCache>>,
+    /// Answers of keyed chat requests.
+    pub(super) replies: Arc<dyn Replies>,
+    /// Directives, with what other replicas have read for when the store is away.
+    pub(super) directives: Arc<CachedDirectives>,
+    /// Request and token rates.
+    pub(super) rates: Rates,
+}
+
+impl Engines {
+    /// Prepares them. No server is waited for: one that is away is an outage like any other.
+    pub(super) fn new(
+        config: &Config,
+        (secret, store): (&SessionSecret, &Arc<dyn Store>),
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Result<Self, StartError> {
+        let directives = CachedDirectives::new(store.clone(), tasks.clone());
+        let figures = Figures::new(&config.rate_limit);
+        if config.redis.urls.is_empty() {
+            return Ok(Self {
+                redis: None,
+                sessions: None,
+                replies: Arc::new(OwnReplies::default()),
+                directives: Arc::new(directives),
+                rates: Rates::new(figures),
+            });
+        }
+        let redis = Redis::new(&config.redis, metrics.redis.clone(), tasks.clone())
+            .map_err(|e| StartError(e.to_string()))?;
+        let on_outage = OnOutage::of(&config.rate_limit, config.env);
+        let sessions = RedisSessions::new(redis.clone(), &config.session, secret);
+        Ok(Self {
+            sessions: Some(Arc::new(sessions)),
+            replies: Arc::new(RedisReplies::new(redis.clone(), secret)),
+            directives: Arc::new(directives.with(Others {
+                shared: Arc::new(SharedDirectives::new(redis.clone(), secret)),
+                feed: store.clone(),
+            })),
+            rates: Rates::shared(figures, redis.clone(), on_outage, tasks.clone()),
+            redis: Some(redis),
+        })
+    }
+}
