@@ -1,4 +1,5 @@
-//! The change feed's follower: what other processes (the command line, mostly) wrote reaches this one's caches within a poll.
+//! The change feed's follower: what other processes (the command line, mostly) wrote reaches this one's caches within a poll, or
+//! at once where it is announced.
 //!
 //! Changes of this process come back too; applying one twice changes nothing, because every cache compares revisions or only forgets.
 
@@ -31,6 +32,7 @@ pub(super) async fn follow(app: App) {
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
+            () = follower.app.changes.notified() => {}
             () = follower.app.tasks.stopping() => return,
         }
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use crate::auth::Verifier;
 use crate::auth::jwt::{KeySetError, KeySetSource};
@@ -121,6 +122,8 @@ pub struct Shared {
 
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
+    /// Has the change feed read before its next poll is due.
+    pub changes: Notify,
     applied: AtomicI64,
     draining: AtomicBool,
 }
@@ -242,6 +245,7 @@ impl App {
             turns: Turns::default(),
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
+            changes: Notify::new(),
             applied: AtomicI64::new(0),
             draining: AtomicBool::new(false),
             sessions,

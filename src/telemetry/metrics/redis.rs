@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -56,6 +57,7 @@ pub struct RedisFigures {
     calls: Family<CallOutcome, Counter>,
     call_seconds: Family<CallOnly, Histogram, fn() -> Histogram>,
     local: Counter,
+    listening: Gauge,
 }
 
 impl Default for RedisFigures {
@@ -65,6 +67,7 @@ impl Default for RedisFigures {
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(make),
             local: Counter::default(),
+            listening: Gauge::default(),
         }
     }
 }
@@ -81,9 +84,14 @@ impl RedisFigures {
             .observe(took.as_secs_f64());
     }
 
-    /// Counts a request whose rates this replica counted by itself.
+    /// Counts an answer about rates that this replica gave by itself.
     pub fn counted_locally(&self) {
         self.local.inc();
+    }
+
+    /// Tells whether announcements of other replicas are heard.
+    pub fn listening(&self, heard: bool) {
+        self.listening.set(heard.into());
     }
 
     pub(super) fn register(&self, r: &mut Registry) {
@@ -99,8 +107,13 @@ impl RedisFigures {
         );
         r.register(
             "rate_limit_local",
-            "Requests whose rates a replica counted by itself, because Redis could not be asked",
+            "Answers about rates that this replica gave by itself, because Redis could not be asked",
             self.local.clone(),
+        );
+        r.register(
+            "redis_listening",
+            "1 while announcements of other replicas are heard",
+            self.listening.clone(),
         );
     }
 }

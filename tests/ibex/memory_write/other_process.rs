@@ -20,9 +20,13 @@ use crate::support::{Overrides, TestApp, patient, soon};
 
 /// A service, and the store as another process has it open.
 async fn pair() -> (TestApp, SqliteStore) {
+    pair_that_polls(5).await
+}
+
+async fn pair_that_polls(interval_ms: u64) -> (TestApp, SqliteStore) {
     let edit = |config: &mut ibex::config::Config| {
         patient(config);
-        config.store.poll_interval_ms = 5;
+        config.store.poll_interval_ms = interval_ms;
     };
     let app = TestApp::with("http://127.0.0.1:9/v1", edit, Overrides::default()).await;
     let other = SqliteStore::open(&app.app.config.store.path, &StoreConfig::default()).unwrap();
@@ -230,4 +234,19 @@ async fn a_revocation_or_suspension_by_another_process_shuts_the_door() {
         StatusCode::OK,
         "only that one"
     );
+}
+
+#[tokio::test]
+async fn a_change_that_is_announced_does_not_wait_for_the_next_poll() {
+    let (app, other) = pair_that_polls(3_600_000).await;
+    let first = other.revision().await.unwrap();
+    app.app.changes.notify_one();
+    until("the feed", async || app.app.applied() >= first).await;
+    for status in [OrgStatus::Suspended, OrgStatus::Active] {
+        other.set_org_status(app.org, status).await.unwrap();
+        let newest = other.revision().await.unwrap();
+        assert!(app.app.applied() < newest, "the poll is an hour away");
+        app.app.changes.notify_one();
+        until("the feed", async || app.app.applied() >= newest).await;
+    }
 }

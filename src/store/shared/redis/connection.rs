@@ -36,8 +36,8 @@ pub(super) enum Source {
     Single(Client),
     /// Sentinels. With a password there are two ways to ask them, with it and without: some have one and some do not.
     Sentinel(Mutex<Vec<SentinelClient>>),
-    /// A cluster.
-    Cluster(Box<ClusterClient>),
+    /// A cluster, and the nodes of it that are configured.
+    Cluster(Box<ClusterClient>, Vec<ConnectionInfo>),
 }
 
 impl Source {
@@ -54,7 +54,9 @@ impl Source {
             RedisMode::Single => Client::open(first).map(Self::Single),
             RedisMode::Sentinel => sentinels(&nodes, &first, &config.master)
                 .map(|clients| Self::Sentinel(Mutex::new(clients))),
-            RedisMode::Cluster => cluster(nodes, config).map(|client| Self::Cluster(client.into())),
+            RedisMode::Cluster => {
+                cluster(nodes.clone(), config).map(|client| Self::Cluster(client.into(), nodes))
+            }
         };
         source.map_err(|_| RedisSetupError::Mode)
     }
@@ -68,14 +70,29 @@ impl Source {
         let client = match self {
             Self::Single(client) => client.clone(),
             Self::Sentinel(clients) => primary(&mut clients.lock().await).await?,
-            Self::Cluster(client) => return client.get_async_connection().await.map(Live::Many),
+            Self::Cluster(client, _) => {
+                return client.get_async_connection().await.map(Live::Many);
+            }
         };
         let connection = client.get_multiplexed_async_connection_with_config(&settings);
         connection.await.map(Live::One)
     }
 
+    /// A server to listen at: announcements reach every node of a cluster, so another one is tried each time.
+    pub(super) async fn for_listening(&self, attempt: usize) -> RedisResult<Client> {
+        match self {
+            Self::Single(client) => Ok(client.clone()),
+            Self::Sentinel(clients) => primary(&mut clients.lock().await).await,
+            Self::Cluster(_, nodes) => {
+                let node = attempt.checked_rem(nodes.len()).and_then(|n| nodes.get(n));
+                let none = (ErrorKind::InvalidClientConfig, "no node");
+                Client::open(node.ok_or(none)?.clone())
+            }
+        }
+    }
+
     pub(super) const fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        matches!(self, Self::Cluster(..))
     }
 }
 
@@ -84,7 +101,7 @@ impl fmt::Debug for Source {
         f.write_str(match self {
             Self::Single(_) => "Single",
             Self::Sentinel(_) => "Sentinel",
-            Self::Cluster(_) => "Cluster",
+            Self::Cluster(..) => "Cluster",
         })
     }
 }
@@ -215,7 +232,8 @@ enum Place {
 pub(super) struct Connection {
     pub(super) source: Source,
     place: watch::Sender<Place>,
-    limit: Duration,
+    /// Time to open one.
+    pub(super) limit: Duration,
     tasks: Tasks,
 }
 

@@ -17,6 +17,8 @@ mod newest;
 mod replies;
 pub mod directives;
 pub mod hot;
+pub mod announce;
+pub mod announced;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -190,6 +192,8 @@ struct Shared {
     breaker: Breaker,
     limit: Duration,
     figures: RedisFigures,
+    /// Whether changes are announced and listened for.
+    announces: bool,
 }
 
 /// A handle; cheap to clone.
@@ -214,6 +218,7 @@ impl Redis {
             breaker: Breaker::default(),
             limit: Duration::from_millis(config.timeout_ms),
             figures,
+            announces: config.pubsub,
         })))
     }
 

@@ -149,6 +149,11 @@ impl Own {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// The same, with the password of a server that wants one.
+    pub(crate) fn url_with(&self, password: &str) -> String {
+        format!("redis://:{password}@127.0.0.1:{}", self.port)
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -168,8 +173,10 @@ impl Own {
             let Ok(mut connection) = connection else {
                 return false;
             };
-            let ping = redis::cmd("PING");
-            ping.query_async::<Value>(&mut connection).await.is_ok()
+            let pong: redis::RedisResult<Value> =
+                redis::cmd("PING").query_async(&mut connection).await;
+            // One that wants a password answers as well.
+            pong.map_or_else(|error| error.code() == Some("NOAUTH"), |_| true)
         })
         .await;
     }

@@ -192,48 +192,60 @@ async fn what_the_server_refuses_is_no_outage_of_the_connection_and_keeps_its_wo
     assert_eq!(redis.ping().await, Ok(()));
 }
 
+/// The servers want a password, which the URLs of the sentinels name; the sentinel wants none.
 #[tokio::test]
 async fn sentinels_are_asked_again_for_the_primary_when_it_has_changed() {
-    let (old, new) = (Own::start(&[]).await, Own::start(&[]).await);
+    let password = ["--requirepass", "a-password"];
+    let (old, new) = (Own::start(&password).await, Own::start(&password).await);
+    let [to_old, to_new] = [&old, &new].map(|own| open(&config(&[&own.url_with("a-password")])));
     let conf = tempfile::NamedTempFile::new().expect("a file");
     let sentinel = Own::sentinel(conf.path()).await;
-    let asked = open(&config(&[&sentinel.url()]));
-    let monitor = |port: u16| {
-        let asked = asked.clone();
-        async move {
-            let port = port.to_string();
-            let words = ["SENTINEL", "MONITOR", "prime", "127.0.0.1", &port, "1"];
-            let _: Value = ask(&asked, &words).await;
-        }
+    let to_sentinel = open(&config(&[&sentinel.url()]));
+    let leads = async |own: &Own| {
+        let port = own.port().to_string();
+        let words = ["SENTINEL", "MONITOR", "prime", "127.0.0.1", &port, "1"];
+        let _: Value = ask(&to_sentinel, &words).await;
+        let words = ["SENTINEL", "SET", "prime", "auth-pass", "a-password"];
+        let _: Value = ask(&to_sentinel, &words).await;
     };
-    monitor(old.port()).await;
+    leads(&old).await;
+    let gone = format!("redis://:a-password@127.0.0.1:{}", closed_port());
     let redis = open(&RedisConfig {
         mode: RedisMode::Sentinel,
         master: "prime".to_owned(),
-        ..config(&[
-            &format!("redis://127.0.0.1:{}", closed_port()),
-            &sentinel.url(),
-        ])
+        ..config(&[&gone, &sentinel.url_with("a-password")])
     });
     let key = a_key(&redis);
-    let set = |value: &str| {
+    let set = async |value: &str| {
         let mut cmd = redis::cmd("SET");
         cmd.arg(&key).arg(value);
-        cmd
+        redis.run::<Value>(RedisCall::Rate, &cmd).await
     };
-    let first: Result<Value, Outage> = redis.run(RedisCall::Rate, &set("first")).await;
-    assert_eq!(first, Ok(Value::Okay));
-    // A failover: the former primary follows the new one, and the sentinel says so.
-    let direct = open(&config(&[&old.url()]));
-    let _: Value = ask(&asked, &["SENTINEL", "REMOVE", "prime"]).await;
-    monitor(new.port()).await;
+    assert_eq!(set("first").await, Ok(Value::Okay));
+    let held: String = ask(&to_old, &["GET", key.as_str()]).await;
+    assert_eq!(held, "first");
+    // A failover: the sentinel names another primary, which the former one follows from now on.
+    let _: Value = ask(&to_sentinel, &["SENTINEL", "REMOVE", "prime"]).await;
+    leads(&new).await;
     let port = new.port().to_string();
-    let _: Value = ask(&direct, &["REPLICAOF", "127.0.0.1", &port]).await;
-    let second: Result<Value, Outage> = redis.run(RedisCall::Rate, &set("second")).await;
-    assert_eq!(second, Ok(Value::Okay));
-    let direct = open(&config(&[&new.url()]));
-    let held: String = ask(&direct, &["GET", key.as_str()]).await;
+    let _: Value = ask(&to_old, &["REPLICAOF", "127.0.0.1", &port]).await;
+    assert_eq!(set("second").await, Ok(Value::Okay));
+    let held: String = ask(&to_new, &["GET", key.as_str()]).await;
     assert_eq!(held, "second");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_not_spoken_to_where_tls_is_asked_for() {
+    let server = Own::start(&[]).await;
+    let redis = open(&impatient(&server.url().replace("redis:", "rediss:")));
+    for _ in 0..super::breaker::FAILURES {
+        let outage = redis.ping().await.expect_err("no handshake");
+        assert!(
+            matches!(outage, Outage::Refused | Outage::TimedOut),
+            "{outage}"
+        );
+    }
+    assert_eq!(redis.ping().await, Err(Outage::Resting));
 }
 
 #[tokio::test]
