@@ -140,6 +140,7 @@ impl Times {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one list of figures")]
 async fn measure(turns: usize) {
     println!("{turns} turns");
     let cache = replica();

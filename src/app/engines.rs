@@ -7,6 +7,7 @@ use crate::limits::{Figures, OnOutage, Rates};
 use crate::request::resolution::directive::{CachedDirectives, Others};
 use crate::session::SessionSecret;
 use crate::store::Store;
+use crate::store::shared::redis::announced::Announced;
 use crate::store::shared::redis::directives::SharedDirectives;
 use crate::store::shared::redis::session::RedisSessions;
 use crate::store::shared::redis::{Redis, RedisReplies};
@@ -28,6 +29,8 @@ pub(super) struct Engines {
     pub(super) directives: Arc<CachedDirectives>,
     /// Request and token rates.
     pub(super) rates: Rates,
+    /// The store, which announces what is written to it.
+    pub(super) store: Arc<dyn Store>,
 }
 
 impl Engines {
@@ -47,6 +50,7 @@ impl Engines {
                 replies: Arc::new(OwnReplies::default()),
                 directives: Arc::new(directives),
                 rates: Rates::new(figures),
+                store: store.clone(),
             });
         }
         let redis = Redis::new(&config.redis, metrics.redis.clone(), tasks.clone())
@@ -61,6 +65,12 @@ impl Engines {
                 feed: store.clone(),
             })),
             rates: Rates::shared(figures, redis.clone(), on_outage, tasks.clone()),
+            store: if config.redis.pubsub {
+                let announced = Announced::new(store.clone(), redis.clone(), tasks.clone());
+                Arc::new(announced)
+            } else {
+                store.clone()
+            },
             redis: Some(redis),
         })
     }

@@ -36,6 +36,7 @@ use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::store::shared::redis::Redis;
+use crate::store::shared::redis::announce::listen;
 use crate::store::shared::{Replies, SessionCache};
 use crate::tasks::Tasks;
 use crate::telemetry::Metrics;
@@ -212,13 +213,12 @@ impl App {
             embedder,
             sessions,
         } = seams;
+        let (tasks, metrics) = (Tasks::new(), Metrics::new());
         let (policy, registry) = rules(&config)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
-        let tasks = Tasks::new();
         let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
-        let metrics = Metrics::new();
         let settings = index_settings(&*embedder, &config, &metrics);
         let (index, hot_set) = searched(store.clone(), clock.clone(), &tasks, settings);
         let secret = SessionSecret::new(keys.session.as_bytes());
@@ -252,7 +252,7 @@ impl App {
             config,
             clock,
             entropy,
-            store,
+            store: shared.store,
             verifier,
             token_key,
             index,
@@ -266,6 +266,7 @@ impl App {
     /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies, vectors that are missing.
     pub fn start(&self) {
         self.tasks.spawn(feed::follow(self.clone()));
+        self.listen();
         self.tasks.spawn(sweep(self.clone()));
         self.tasks.spawn(uses::flush(self.clone()));
         self.tasks.spawn(sessions::records::write(self.clone()));
@@ -282,6 +283,16 @@ impl App {
                 tracing::error!("the token vocabularies could not be loaded");
             }
         });
+    }
+
+    /// Hears of changes as other replicas make them, where that is wanted.
+    fn listen(&self) {
+        let Some(redis) = self.redis.clone().filter(|_| self.config.redis.pubsub) else {
+            return;
+        };
+        let app = self.clone();
+        let heard = move |_| app.changes.notify_one();
+        self.tasks.spawn(listen(redis, self.tasks.clone(), heard));
     }
 
     /// Takes policy, providers and models from a new configuration, all or nothing; requests under way keep what they began with.

@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0003_sessions.sql"),
     include_str!("migrations/0004_row_security.sql"),
     include_str!("migrations/0005_search.sql"),
+    include_str!("migrations/0006_imports.sql"),
 ];
 
 /// Who migrates holds this lock.
@@ -140,7 +141,7 @@ async fn grant(conn: &mut PgConnection, role: &str) -> Result<(), OpenError> {
         "GRANT USAGE ON SCHEMA ibex TO \"{role}\";
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ibex TO \"{role}\";
          REVOKE INSERT, UPDATE, DELETE ON schema_steps FROM \"{role}\";
-         GRANT USAGE ON ALL SEQUENCES IN SCHEMA ibex TO \"{role}\";
+         GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA ibex TO \"{role}\";
          REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ibex FROM PUBLIC;
          GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ibex TO \"{role}\""
     );

@@ -9,7 +9,7 @@ use ibex::store::shared::{BlockFate, CacheError, Known, SessionCache};
 use super::items::Pair;
 use crate::store::fixtures::lanes::{block, held, id, key, opening, sent, turn};
 
-fn is_unavailable<T>(answer: Result<T, CacheError>) -> bool {
+fn is_unavailable<T>(answer: &Result<T, CacheError>) -> bool {
     matches!(answer, Err(CacheError::Unavailable(_)))
 }
 
@@ -220,14 +220,14 @@ async fn a_lane_of_a_newer_program_is_left_alone() {
     let [cache, _] = &pair.replicas;
     let next = || opening(&key, 2, 1, &[]);
     let turns = || vec![(turn(7, 7), Outcome::Nothing)];
-    assert!(is_unavailable(cache.read(&key, &[turn(1, 1)]).await));
-    assert!(is_unavailable(cache.open(&key, next(), turns()).await));
-    assert!(is_unavailable(cache.restore(&key, next(), turns()).await));
-    assert!(is_unavailable(cache.settle(&key, 1, turns()).await));
+    assert!(is_unavailable(&cache.read(&key, &[turn(1, 1)]).await));
+    assert!(is_unavailable(&cache.open(&key, next(), turns()).await));
+    assert!(is_unavailable(&cache.restore(&key, next(), turns()).await));
+    assert!(is_unavailable(&cache.settle(&key, 1, turns()).await));
     for fate in [BlockFate::Keep, BlockFate::Without(vec![id(1)])] {
-        assert!(is_unavailable(cache.rotate(&key, 1, next(), fate).await));
+        assert!(is_unavailable(&cache.rotate(&key, 1, next(), fate).await));
     }
-    assert!(is_unavailable(cache.turns(&key).await));
+    assert!(is_unavailable(&cache.turns(&key).await));
     cache.checked(&key, 5, 2).await.unwrap();
     cache.sent(&key, sent(1)).await.unwrap();
     let after: Vec<u8> = pair.raw.ask(&[b"DUMP", name.as_bytes()]).await;
@@ -329,7 +329,7 @@ async fn another_lanes_text_is_not_read() {
             .ask(&[b"COPY", from.as_bytes(), to.as_bytes()])
             .await;
     }
-    assert!(is_unavailable(pair.replicas[0].turns(&mine).await));
+    assert!(is_unavailable(&pair.replicas[0].turns(&mine).await));
     assert!(!pair.raw.exists(&to).await);
     assert!(pair.raw.exists(&from).await);
 }

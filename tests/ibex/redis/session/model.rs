@@ -34,7 +34,7 @@ pub(super) enum Answer {
     Nothing,
     Rotated,
     Held(Option<String>),
-    Opened(bool, Opening, Vec<Outcome>),
+    Opened(bool, Box<Opening>, Vec<Outcome>),
     Settled(Vec<Outcome>),
     Turns(Vec<(Turn, Outcome)>),
 }
@@ -105,7 +105,7 @@ impl Op {
                 let opened = cache.open(key, Arc::clone(&opening), turns).await;
                 opened.map(|(held, settled)| {
                     let own = Arc::ptr_eq(&held, &opening);
-                    Answer::Opened(own, Opening::clone(&held), settled)
+                    Answer::Opened(own, Box::new(Opening::clone(&held)), settled)
                 })
             }
             Self::Settle(nonce, turns) => {
@@ -117,7 +117,7 @@ impl Op {
                 let rotating = cache.rotate(key, *from, Arc::clone(&opening), fate.clone());
                 rotating.await.map(|held| {
                     let own = Arc::ptr_eq(&held, &opening);
-                    Answer::Opened(own, Opening::clone(&held), Vec::new())
+                    Answer::Opened(own, Box::new(Opening::clone(&held)), Vec::new())
                 })
             }
             Self::Turns => cache.turns(key).await.map(Answer::Turns),

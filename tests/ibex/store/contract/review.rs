@@ -209,7 +209,7 @@ pub(crate) async fn dead_letters_are_told_newest_first_and_go_when_they_are_old(
     let bob = [of_user(&shared, "bob")];
     let told = async |partitions, most| store.dead_letters(partitions, most).await.unwrap();
     assert_eq!(told(&both, 2).await, [third.clone(), second.clone()]);
-    assert_eq!(told(&both[1..], 5).await, [second.clone()]);
+    assert_eq!(told(&both[1..], 5).await, std::slice::from_ref(&second));
     assert_eq!(told(&bob, 5).await, []);
     let nobody = PartitionKey {
         agent: AgentId::new(),
