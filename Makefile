@@ -63,13 +63,18 @@ doc: ## Examples in the documentation comments
 	$(call section,documentation tests)
 	$(CARGO) test --locked --doc
 
-config: build ## The example configuration loads
+config: build ## The example configurations load
 	$(call section,example configuration)
 	$(IBEX) check-config --config config/ibex.example.toml
+	POSTGRES_DSN=postgres://db/ibex REDIS_URL=redis://cache IBEX_KEYS__TOKEN_DIGEST=$(ANY_KEY) \
+	  $(IBEX) check-config --config config/replicas.toml
 
 openapi: ## The OpenAPI document is valid and in step with the error codes
 	$(call section,OpenAPI document)
 	@$(setup) && "$$PYTHON" tests/tools/check_openapi.py src/server/openapi.json src/error.rs
+
+# For a check that reads nothing with it.
+ANY_KEY := AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=
 
 CHARTS := $(wildcard helm/*/Chart.yaml)
 

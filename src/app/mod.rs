@@ -1,13 +1,13 @@
 //! The application: every shared handle, built once from the configuration; cheap to clone.
 
 mod engines;
+mod parts;
 mod feed;
 mod reembed;
 mod retire;
 mod sessions;
 mod uses;
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,21 +17,18 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use crate::auth::Verifier;
-use crate::auth::jwt::{KeySetError, KeySetSource};
 use crate::auth::pat::TokenKey;
 use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
-use crate::memory::embedder::{self, Embedder};
-use crate::memory::search::{
-    CandidateStore, ColdBranch, HotBranch, HotSet, Index, IndexSettings, Spaces, Staged,
-};
+use crate::memory::embedder::Embedder;
+use crate::memory::search::{CandidateStore, ColdBranch, HotBranch, HotSet, Index};
 use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
-use crate::providers::{Client, HttpKeySet, Registry, client};
+use crate::providers::{Client, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
-use crate::seams::{Clock, Entropy, EntropyError, SystemClock, SystemEntropy};
+use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
@@ -43,6 +40,7 @@ use crate::telemetry::Metrics;
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
+use parts::{counter, embedding, failed, index_settings, rules, searched, searching, verifier};
 
 pub use sessions::{
     Sessions,
@@ -192,9 +190,6 @@ impl Seams {
     }
 }
 
-/// Counts of message texts that are kept.
-const COUNT_CACHE: u64 = 100_000;
-
 impl App {
     /// Builds the application.
     ///
@@ -321,107 +316,6 @@ impl App {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
-    }
-}
-
-fn embedding(config: &Config, client: &Client) -> Result<Arc<dyn Embedder>, StartError> {
-    embedder::configured(&config.embedder, client).map_err(StartError)
-}
-
-fn failed(error: impl std::fmt::Display) -> StartError {
-    StartError(error.to_string())
-}
-
-/// What a reload can change: policy, providers and models.
-fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
-    let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
-    let registry = Registry::new(config).map_err(|e| StartError(e.to_string()))?;
-    Ok((policy, registry))
-}
-
-/// An index that does not know yet which partitions have all their vectors.
-fn index_settings(embedder: &dyn Embedder, config: &Config, metrics: &Metrics) -> IndexSettings {
-    let model: Arc<str> = embedder.model().into();
-    IndexSettings {
-        spaces: Arc::new(Spaces::unknown(Arc::clone(&model))),
-        // One connection stays for whoever does not wait for a load.
-        loads: config.store.read_connections.saturating_sub(1),
-        figures: metrics.index.clone(),
-        ..IndexSettings::new(model, &config.memory)
-    }
-}
-
-/// The index, and the hot sets of its partitions.
-fn searched(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    tasks: &Tasks,
-    settings: IndexSettings,
-) -> (Arc<Index>, Arc<HotSet>) {
-    let index = Arc::new(Index::new(store, clock, tasks.clone(), settings));
-    (index.clone(), Arc::new(HotSet::new(index)))
-}
-
-/// The cold branch: the index alone, or with a store that searches what is not in it.
-fn searching(
-    index: &Arc<Index>,
-    store: Option<Arc<dyn CandidateStore>>,
-    config: &Config,
-) -> Arc<dyn ColdBranch> {
-    let staged = |store| Arc::new(Staged::new(index.clone(), store, &config.postgres));
-    store.map_or_else(|| index.clone() as _, |store| staged(store) as _)
-}
-
-/// A counter whose cache keys nobody can guess.
-fn counter(entropy: &dyn Entropy) -> Result<Counter, EntropyError> {
-    let mut hash_key = [0; 32];
-    entropy.fill(&mut hash_key)?;
-    Ok(Counter::new(hash_key, COUNT_CACHE))
-}
-
-fn verifier(
-    config: &Config,
-    client: &Client,
-    store: &Arc<dyn Store>,
-    key: &TokenKey,
-    clock: &Arc<dyn Clock>,
-) -> Result<Verifier, StartError> {
-    let sources = key_sets(config, client)?;
-    Verifier::new(
-        store.clone(),
-        key.clone(),
-        &config.auth,
-        clock.clone(),
-        &sources,
-    )
-    .map_err(|e| StartError(e.to_string()))
-}
-
-/// The key sets of the configured issuers, by issuer.
-fn key_sets(
-    config: &Config,
-    client: &Client,
-) -> Result<HashMap<String, Arc<dyn KeySetSource>>, StartError> {
-    let fetched = config
-        .auth
-        .issuers
-        .iter()
-        .filter_map(|i| i.jwks_url.as_deref().map(|url| (&i.issuer, url)));
-    fetched
-        .map(|(issuer, url)| {
-            let set = HttpKeySet::new(client.clone(), url)
-                .map_err(|e| StartError(format!("auth.issuers.jwks_url: {e}")))?;
-            Ok((issuer.clone(), Arc::new(set) as Arc<dyn KeySetSource>))
-        })
-        .collect()
-}
-
-#[async_trait::async_trait]
-impl KeySetSource for HttpKeySet {
-    async fn fetch(&self) -> Result<bytes::Bytes, KeySetError> {
-        self.get()
-            .await
-            .map_err(|e| KeySetError::Fetch(e.to_string()))
     }
 }
 

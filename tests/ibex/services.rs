@@ -63,7 +63,10 @@ async fn a_schema_is_made_once_and_copied_from_then_on() {
         connection.close().await.unwrap();
     };
     let unused = async |_: String| panic!("the schema is there already");
-    for database in [migrated_database(schema), migrated_database(unused)] {
+    for database in [
+        migrated_database("one table", schema),
+        migrated_database("one table", unused),
+    ] {
         let mut connection = connected(database.url()).await.unwrap();
         assert_eq!(one(&mut connection, "SELECT count(*) FROM t").await, 1);
         connection.execute("DELETE FROM t").await.unwrap();

@@ -39,7 +39,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             error,
             OpenError::NewerSchema {
                 found: 999,
-                known: 3
+                known: 4
             }
         ),
         "{error}"

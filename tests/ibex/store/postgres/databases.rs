@@ -18,7 +18,7 @@ pub(crate) struct Postgres(Database);
 
 impl Postgres {
     pub(crate) fn new() -> Self {
-        Self(migrated_database(|url| async move {
+        Self(migrated_database("ibex", |url| async move {
             migrate(&config(&url)).await.unwrap();
         }))
     }

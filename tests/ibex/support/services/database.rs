@@ -40,13 +40,14 @@ pub(crate) fn fresh_database() -> Database {
     aside(|| async { created(&mut server().await, "").await })
 }
 
-/// A database with the schema that `migrate` makes in the database at a URL. It is made once, and copied from then on.
-pub(crate) fn migrated_database<F, M>(migrate: M) -> Database
+/// A database with the schema that `migrate` makes in the database at a URL. It is made once for each name of a `schema`, and copied from
+/// then on.
+pub(crate) fn migrated_database<F, M>(schema: &str, migrate: M) -> Database
 where
     M: FnOnce(String) -> F + Send,
     F: Future<Output = ()>,
 {
-    let template = template_name();
+    let template = template_name(schema);
     aside(|| async {
         let mut server = server().await;
         if !is_template(&mut server, &template).await {
@@ -85,11 +86,11 @@ fn url_of(database: &str) -> String {
 }
 
 /// Its own for each build of the tests, so that a changed schema is never mistaken for the former one.
-fn template_name() -> String {
+fn template_name(schema: &str) -> String {
     let tests = std::env::current_exe().expect("a path");
     let built = tests.metadata().and_then(|m| m.modified());
     let mut hash = DefaultHasher::new();
-    (tests, built.expect("a time")).hash(&mut hash);
+    (schema, tests, built.expect("a time")).hash(&mut hash);
     format!("template_{:016x}", hash.finish())
 }
 
