@@ -4,8 +4,10 @@
 //! Changes of this process come back too; applying one twice changes nothing, because every cache compares revisions or only forgets.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
@@ -18,6 +20,15 @@ const BATCH: usize = 1_000;
 
 /// Up to this many are put into the index where they stand, some microseconds each.
 const INLINE: usize = 16;
+
+/// How far the follower is, and what wakes it.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The revision up to which every cache knows of every change.
+    pub(super) applied: AtomicI64,
+    /// Something may have changed.
+    pub(super) announced: Notify,
+}
 
 pub(super) async fn follow(app: App) {
     let pause = Duration::from_millis(app.config.store.poll_interval_ms);
@@ -32,7 +43,7 @@ pub(super) async fn follow(app: App) {
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = follower.app.changes.notified() => {}
+            () = follower.app.feed.announced.notified() => {}
             () = follower.app.tasks.stopping() => return,
         }
     }
@@ -81,7 +92,7 @@ impl Follower {
 
     fn applied(&mut self, revision: i64) {
         self.seen = Some(revision);
-        self.app.applied.store(revision, Ordering::Release);
+        self.app.feed.applied.store(revision, Ordering::Release);
     }
 
     fn apply_at_once(&self, change: &Change) {

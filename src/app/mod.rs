@@ -10,11 +10,10 @@ mod uses;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
 
 use crate::auth::Verifier;
 use crate::auth::pat::TokenKey;
@@ -121,9 +120,7 @@ pub struct Shared {
 
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
-    /// Has the change feed read before its next poll is due.
-    pub changes: Notify,
-    applied: AtomicI64,
+    feed: feed::Progress,
     draining: AtomicBool,
 }
 
@@ -240,8 +237,7 @@ impl App {
             turns: Turns::default(),
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
-            changes: Notify::new(),
-            applied: AtomicI64::new(0),
+            feed: feed::Progress::default(),
             draining: AtomicBool::new(false),
             sessions,
             config,
@@ -304,7 +300,12 @@ impl App {
     /// The store's revision up to which the index and the other caches know of every change.
     #[must_use]
     pub fn applied(&self) -> i64 {
-        self.applied.load(Ordering::Acquire)
+        self.feed.applied.load(Ordering::Acquire)
+    }
+
+    /// Has the change feed read before its next poll is due: somebody has said that there is something in it.
+    pub fn read_changes(&self) {
+        self.feed.announced.notify_one();
     }
 
     /// Says that no new work is wanted: `/ready` answers 503 from now on.

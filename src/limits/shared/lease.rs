@@ -48,9 +48,9 @@ impl Lease {
         self.id.simple().to_string()
     }
 
-    /// From now on it has to be given back.
-    pub(super) fn asked_for(&mut self) {
-        self.state = State::Asked;
+    /// From now on it has to be given back. Answers whether Redis knew nothing of it until now.
+    pub(super) fn asked_for(&mut self) -> bool {
+        matches!(std::mem::replace(&mut self.state, State::Asked), State::New)
     }
 
     /// Nothing of it is there.

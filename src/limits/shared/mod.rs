@@ -146,13 +146,14 @@ impl Shared {
                 continue;
             }
             let args = call.args(&want, self.life);
-            if let Some(lease) = &mut want.lease {
-                lease.asked_for();
+            let new = want.lease.as_mut().is_some_and(|lease| lease.asked_for());
+            let script = &self.scripts.admit;
+            let said = self.redis.script(RedisCall::Rate, script, &call.keys, args);
+            let said: Result<Vec<i64>, Outage> = said.await;
+            if let (true, Err(Outage::Resting), Some(lease)) = (new, &said, &mut want.lease) {
+                lease.refused();
             }
-            let said: Vec<i64> = self
-                .redis
-                .script(RedisCall::Rate, &self.scripts.admit, &call.keys, args)
-                .await?;
+            let said = said?;
             if let Some(limited) = call.read(&said, &want, &mut tally)? {
                 if let ([_], Some(lease)) = (scripts, want.lease) {
                     lease.refused();

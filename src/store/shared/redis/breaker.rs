@@ -33,6 +33,8 @@ struct State {
 pub(super) enum Turned {
     /// From now on calls fail at once.
     Open,
+    /// The one that tried has failed, too.
+    StaysOpen,
     /// Redis is back.
     Closed,
     /// Nothing.
@@ -86,7 +88,7 @@ impl Attempt<'_> {
             Some((rest, _)) if self.trial => {
                 let rest = (rest * 2).min(LONGEST_REST);
                 state.rest = Some((rest, Instant::now() + rest));
-                Turned::Neither
+                Turned::StaysOpen
             }
             None | Some(_) => Turned::Neither,
         }
@@ -123,7 +125,7 @@ mod tests {
         tokio::time::advance(FIRST_REST).await;
         let first = breaker.enter().expect("one tries");
         assert!(breaker.enter().is_none(), "and only one");
-        assert_eq!(first.ended(false), Turned::Neither);
+        assert_eq!(first.ended(false), Turned::StaysOpen);
         tokio::time::advance(FIRST_REST).await;
         assert!(breaker.enter().is_none(), "the second rest is longer");
         tokio::time::advance(FIRST_REST).await;

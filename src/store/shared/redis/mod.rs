@@ -314,8 +314,9 @@ impl Redis {
         let answered = matches!(outcome, Ok(_) | Err(Outage::Rejected));
         let turned = attempt.ended(answered);
         if let (Err(Outage::TimedOut), Some(number)) = (&outcome, number) {
-            // One slow node of a cluster is no reason to ask for all of them anew.
-            if !self.is_cluster() || turned == Turned::Open {
+            // One slow node of a cluster is no reason to ask for all of them anew, unless nothing else is heard.
+            let nothing_heard = matches!(turned, Turned::Open | Turned::StaysOpen);
+            if !self.is_cluster() || nothing_heard {
                 connection.discard(number);
             }
         }
@@ -324,7 +325,7 @@ impl Redis {
                 tracing::warn!("redis: {outage}; it is left alone for moments until it answers");
             }
             (Turned::Closed, _) => tracing::info!("redis: it answers again"),
-            (Turned::Open | Turned::Neither, _) => {}
+            (Turned::Open | Turned::StaysOpen | Turned::Neither, _) => {}
         }
         outcome
     }

@@ -93,45 +93,63 @@ impl Ear {
     }
 }
 
-#[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one list of calls")]
-async fn every_change_is_heard_with_its_revision_and_nothing_else_is() {
-    let redis = open(&config(&[url()]));
-    let ear = Ear::new(&redis);
-    let mut heard = ear.more_than(0).await;
-    assert_eq!(
-        heard,
-        [None],
-        "what was announced before may have been missed"
-    );
-    let replica = Replica::new(&redis);
-    let store = &replica.store;
-    let (id, agent, token) = (OrgId::new(), AgentId::new(), TokenId::new());
-    let mut written = 0;
-    /// One write, and what is heard of it.
-    macro_rules! heard_of {
-        ($write:expr) => {
-            let _written = $write.await.expect("written");
-            let all = ear.more_than(heard.len()).await;
-            let revision = replica.beneath.revision().await.expect("a revision");
-            let write = stringify!($write);
-            assert_eq!(all[heard.len()..], [Some(revision)], "{write}");
-            heard = all;
-            written += 1;
-        };
+/// A replica that writes, one that listens, and what it has heard so far.
+struct Pair {
+    replica: Replica,
+    ear: Ear,
+    heard: Vec<Option<i64>>,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let redis = open(&config(&[url()]));
+        let ear = Ear::new(&redis);
+        let heard = ear.more_than(0).await;
+        assert_eq!(heard, [None], "what came before may have been missed");
+        let replica = Replica::new(&redis);
+        Self {
+            replica,
+            ear,
+            heard,
+        }
     }
-    heard_of!(store.create_org(org(id)));
-    heard_of!(store.set_org_status(id, OrgStatus::Suspended));
-    heard_of!(store.create_agent(Agent {
+
+    /// What is heard next is this write's, and nothing else.
+    async fn hears<T>(&mut self, what: &str, written: Result<T, StoreError>) {
+        assert!(written.is_ok(), "{what}");
+        let all = self.ear.more_than(self.heard.len()).await;
+        let revision = self.replica.beneath.revision().await.expect("a revision");
+        assert_eq!(all[self.heard.len()..], [Some(revision)], "{what}");
+        self.heard = all;
+    }
+}
+
+/// One write through the store of a pair, and what is heard of it.
+macro_rules! heard_of {
+    ($pair:ident, $method:ident($($arg:expr),*)) => {
+        let written = $pair.replica.store.$method($($arg),*).await;
+        $pair.hears(stringify!($method), written).await;
+    };
+}
+
+#[tokio::test]
+async fn changes_of_identities_are_heard_with_their_revision() {
+    let mut pair = Pair::new().await;
+    let (id, agent, token) = (OrgId::new(), AgentId::new(), TokenId::new());
+    heard_of!(pair, create_org(org(id)));
+    heard_of!(pair, set_org_status(id, OrgStatus::Suspended));
+    let new = Agent {
         id: agent,
         org: id,
         name: "Agent".to_owned(),
         status: AgentStatus::Active,
         capture: CaptureScope::Off,
         created_at: AT,
-    }));
-    heard_of!(store.set_agent_status(id, agent, AgentStatus::Paused));
-    heard_of!(store.create_token(StoredToken {
+    };
+    heard_of!(pair, create_agent(new));
+    heard_of!(pair, set_agent_status(id, agent, AgentStatus::Paused));
+    heard_of!(pair, set_agent_capture(id, agent, CaptureScope::Off));
+    let new = StoredToken {
         id: token,
         org: id,
         agent: None,
@@ -142,39 +160,49 @@ async fn every_change_is_heard_with_its_revision_and_nothing_else_is() {
         created_at: AT,
         expires_at: None,
         revoked_at: None,
-    }));
-    heard_of!(store.revoke_token(token, AT));
-    let directive = NewDirective {
-        org: id,
-        agent,
-        content: "Be brief.".into(),
-        mode: DirectiveMode::SystemFirst,
-        created_at: AT,
     };
-    heard_of!(store.add_directive(directive.clone()));
-    heard_of!(store.promote_directive(id, agent, 1));
-    heard_of!(store.revoke_directive(id, agent, 1, AT));
-    heard_of!(store.commit(Vec::new().into()));
+    heard_of!(pair, create_token(new));
+    heard_of!(pair, revoke_token(token, AT));
+}
+
+#[tokio::test]
+async fn changes_of_directives_and_memories_are_heard_and_nothing_else_is() {
+    let mut pair = Pair::new().await;
+    let (id, agent) = (OrgId::new(), AgentId::new());
+    heard_of!(pair, create_org(org(id)));
+    for version in [1, 2] {
+        let new = NewDirective {
+            org: id,
+            agent,
+            content: "Be brief.".into(),
+            mode: DirectiveMode::SystemFirst,
+            created_at: AT,
+        };
+        heard_of!(pair, add_directive(new));
+        heard_of!(pair, promote_directive(id, agent, version));
+    }
+    heard_of!(pair, rollback_directive(id, agent));
+    heard_of!(pair, revoke_directive(id, agent, 1, AT));
+    heard_of!(pair, commit(Vec::new().into()));
     let partition = PartitionKey {
         org: id,
         agent,
         user: None,
     };
     let partitions = std::slice::from_ref(&partition);
-    heard_of!(store.forget_memory(partitions, MemoryId::new(), AT));
+    heard_of!(pair, forget_memory(partitions, MemoryId::new(), AT));
+    heard_of!(pair, vote(partitions, MemoryId::new(), true, AT));
+    heard_of!(pair, set_embeddings(&partition, Vec::new()));
     // What is no change for others, and what fails, is not announced: the next that is heard is a write's.
+    let store = &pair.replica.store;
     assert!(store.org(id).await.expect("read").is_some());
-    assert!(store.memories_by_id(partitions, &[]).await.is_ok());
     store.begin_run().await.expect("noted");
     store.delete_sessions(AT, 1).await.expect("deleted");
-    store
-        .bump_retrieved(partitions, vec![MemoryId::new()], AT)
-        .await
-        .expect("counted");
-    let nobody = store.set_org_status(OrgId::new(), OrgStatus::Active).await;
-    assert!(nobody.is_err());
-    heard_of!(store.create_org(org(OrgId::new())));
-    assert_eq!(heard.len(), 1 + written);
+    let uses = store.bump_retrieved(partitions, vec![MemoryId::new()], AT);
+    uses.await.expect("counted");
+    let nobody = store.set_org_status(OrgId::new(), OrgStatus::Active);
+    assert!(nobody.await.is_err());
+    heard_of!(pair, end_load([7; 16], 100));
 }
 
 #[tokio::test]
