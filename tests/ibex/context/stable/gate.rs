@@ -46,15 +46,27 @@ enum Act {
 #[derive(Debug)]
 pub(super) struct Gate {
     lanes: InProcess,
-    act: Mutex<Option<(Step, Act)>>,
+    /// Whether other replicas are said to stand behind the same lanes.
+    shared: bool,
+    acts: Mutex<Vec<(Step, Act)>>,
     app: OnceLock<App>,
 }
 
 impl Gate {
     pub(super) fn new() -> Arc<Self> {
+        Self::over(false)
+    }
+
+    /// One over lanes that other replicas share: a test does to them what those would do.
+    pub(super) fn shared() -> Arc<Self> {
+        Self::over(true)
+    }
+
+    fn over(shared: bool) -> Arc<Self> {
         Arc::new(Self {
             lanes: InProcess::new(&SessionConfig::default()),
-            act: Mutex::default(),
+            shared,
+            acts: Mutex::default(),
             app: OnceLock::new(),
         })
     }
@@ -79,40 +91,46 @@ impl Gate {
         &self.lanes
     }
 
-    /// The next request that comes to `step` sets the first event, and goes on with the second.
+    /// The next request that comes to `step` sets the first event, and goes on with the second. Nothing happens at any other step.
     pub(super) fn stop_at(&self, step: Step) -> (Event, Event) {
+        self.mend();
+        self.stop_also_at(step)
+    }
+
+    /// The same beside what happens already.
+    pub(super) fn stop_also_at(&self, step: Step) -> (Event, Event) {
         let (reached, go) = (Event::default(), Event::default());
         let act = Act::Stop {
             reached: reached.clone(),
             go: go.clone(),
         };
-        *self.act.lock() = Some((step, act));
+        self.acts.lock().push((step, act));
         (reached, go)
     }
 
-    /// From now on `step` fails.
+    /// From now on `step` fails, and nothing happens at any other one.
     pub(super) fn fail(&self, step: Step) {
-        *self.act.lock() = Some((step, Act::Fail));
+        *self.acts.lock() = vec![(step, Act::Fail)];
     }
 
-    /// From now on `step` never ends.
+    /// From now on `step` never ends, and nothing happens at any other one.
     pub(super) fn hang(&self, step: Step) {
-        *self.act.lock() = Some((step, Act::Hang));
+        *self.acts.lock() = vec![(step, Act::Hang)];
     }
 
     /// From now on nothing happens at any step.
     pub(super) fn mend(&self) {
-        *self.act.lock() = None;
+        self.acts.lock().clear();
     }
 
     async fn pass(&self, step: Step) -> Result<(), CacheError> {
         let act = {
-            let mut act = self.act.lock();
-            match &*act {
-                Some((at, Act::Stop { .. })) if *at == step => act.take(),
-                Some((at, _)) if *at == step => act.clone(),
-                Some(_) | None => None,
-            }
+            let mut acts = self.acts.lock();
+            let place = acts.iter().position(|(at, _)| *at == step);
+            place.map(|place| match &acts[place] {
+                (_, Act::Stop { .. }) => acts.remove(place),
+                other => other.clone(),
+            })
         };
         match act {
             None => Ok(()),
@@ -138,6 +156,10 @@ impl Gate {
 
 #[async_trait]
 impl SessionCache for Gate {
+    fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError> {
         self.pass(Step::Read).await?;
         self.lanes.read(key, turns).await

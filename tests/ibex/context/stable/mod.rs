@@ -10,5 +10,6 @@ mod isolation;
 mod law;
 mod losses;
 mod races;
+mod replicas;
 mod scene;
 mod state;
