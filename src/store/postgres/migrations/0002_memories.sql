@@ -220,11 +220,11 @@ BEGIN
 END $$;
 
 -- Uses of memories, added up. Telemetry: its commit does not wait for the disk.
-CREATE FUNCTION count_uses(of_org uuid, lock_key bigint, agents uuid[], users text[], ids uuid[], counts bigint[], lasts bigint[])
+CREATE FUNCTION count_uses(of_org uuid, agents uuid[], users text[], ids uuid[], counts bigint[], lasts bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('ibex.org', of_org::text, TRUE), set_config('synchronous_commit', 'off', TRUE);
-    PERFORM pg_advisory_xact_lock(lock_key);
+    PERFORM pg_advisory_xact_lock(lock_of(of_org));
     UPDATE memories m SET retrieval_count = least(m.retrieval_count + u.count, 4294967295), retrieved_at = greatest(m.retrieved_at, u.last)
     FROM unnest(agents, users, ids, counts, lasts) AS u (agent, user_id, id, count, last)
     WHERE m.org = of_org AND m.agent = u.agent AND m.user_id = u.user_id AND m.id = u.id AND m.status <> 'forgotten';

@@ -6,6 +6,7 @@ mod isolation;
 mod order;
 mod outages;
 mod search;
+mod measure;
 
 use std::sync::Arc;
 
@@ -86,7 +87,8 @@ impl Backend for Postgres {
                     .await
                     .unwrap();
             }
-            let lock = "SELECT pg_advisory_xact_lock(('x' || right(replace(current_setting('ibex.org'), '-', ''), 16))::bit(64)::bigint)";
+            let lock =
+                "SELECT pg_advisory_xact_lock(ibex.lock_of(current_setting('ibex.org')::uuid))";
             writer.execute(lock).await.unwrap();
             let raise = sqlx::query("UPDATE ibex.forget_fences SET revision = $1").bind(revision);
             raise.execute(&mut *writer).await.unwrap();
