@@ -6,7 +6,6 @@ mod isolation;
 mod order;
 mod outages;
 mod search;
-mod measure;
 
 use std::sync::Arc;
 
