@@ -78,20 +78,20 @@ pub(super) enum Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        match error {
-            Error::PoolClosed => Self::Closed,
-            error => Self::Engine(error),
+        if matches!(error, Error::PoolClosed) {
+            return Self::Closed;
         }
+        Self::Engine(error)
     }
 }
 
 impl Fault {
     /// The engine's code.
     pub(super) fn code(&self) -> Option<String> {
-        match self {
-            Self::Engine(Error::Database(error)) => error.code().map(|code| code.into_owned()),
-            _ => None,
-        }
+        let Self::Engine(Error::Database(error)) = self else {
+            return None;
+        };
+        error.code().map(|code| code.into_owned())
     }
 
     /// Whether the connection is of no use any more.

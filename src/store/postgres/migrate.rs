@@ -105,16 +105,12 @@ async fn prepare(conn: &mut PgConnection) -> Result<(), OpenError> {
         Some("create the schema"),
     )
     .await?;
-    let vectors = run(
-        conn,
-        "CREATE EXTENSION IF NOT EXISTS vector",
-        Some("create the extension pgvector"),
-    )
-    .await;
-    vectors.map_err(|error| match error {
-        // The engine says that it cannot open the extension's file, or that it knows no such extension.
-        OpenError::Store(crate::store::StoreError::Unavailable(_)) => OpenError::NoVectors,
-        other => other,
+    let extension = "CREATE EXTENSION IF NOT EXISTS vector";
+    let created = conn.execute(extension).await.map_err(Fault::from);
+    created.map_err(|fault| match fault.code().as_deref() {
+        Some("58P01" | "0A000" | "42704") => OpenError::NoVectors,
+        Some("42501") => OpenError::Forbidden("create the extension pgvector"),
+        _ => fault.into(),
     })?;
     let sql = "SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), TRUE)
                FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';

@@ -86,11 +86,12 @@ fn ended(chain: &[u8], end: &TurnEnd) -> Map<String, Value> {
     }))
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
+/// The members of an object.
+fn object(mut value: Value) -> Map<String, Value> {
+    value
+        .as_object_mut()
+        .map(std::mem::take)
+        .unwrap_or_default()
 }
 
 fn ids(ids: &[MemoryId]) -> Vec<String> {

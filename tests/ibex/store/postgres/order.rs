@@ -66,9 +66,11 @@ async fn a_reader_that_follows_the_feed_misses_no_change_of_many_writers() {
     );
     let told: HashSet<MemoryId> = seen
         .iter()
-        .map(|change| match &change.kind {
-            ChangeKind::Memory(_, id) => *id,
-            other => panic!("{other:?}"),
+        .map(|change| {
+            let ChangeKind::Memory(_, id) = &change.kind else {
+                panic!("{change:?}")
+            };
+            *id
         })
         .collect();
     assert_eq!(told, written.into_iter().flatten().collect());
