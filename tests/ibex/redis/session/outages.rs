@@ -161,12 +161,16 @@ async fn a_full_redis_takes_nothing_and_is_still_read() {
     );
     let more = vec![(turn(2, 2), block(&trip, &[2]))];
     unavailable(one.settle(&trip, 1, more).await.map(drop));
-    let next = opening(&trip, 2, 1, &[]);
-    unavailable(one.rotate(&trip, 1, next, BlockFate::Drop).await.map(drop));
     let read = held(other, &trip, &[turn(1, 1), turn(2, 2)]).await;
     assert_eq!(read.turns, [Known::Chain(block(&trip, &[1])), Known::No]);
     assert_eq!(read.opening.unwrap().epoch, 1);
     assert!(other.read(&trap, &[]).await.unwrap().is_none());
+    // What was forgotten leaves all the same.
+    let (next, fate) = (opening(&trip, 2, 1, &[]), BlockFate::Without(vec![id(1)]));
+    let rotated = one.rotate(&trip, 1, Arc::clone(&next), fate).await;
+    assert!(Arc::ptr_eq(&rotated.unwrap(), &next));
+    let read = held(other, &trip, &[turn(1, 1)]).await;
+    assert_eq!(read.turns, [Known::Chain(Outcome::Nothing)]);
     engine.make_space();
     let more = vec![(turn(2, 2), block(&trip, &[3]))];
     assert_eq!(

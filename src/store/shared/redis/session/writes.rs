@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::codec::{Codec, Name};
-use super::look::{self, Unread};
-use super::{Args, LOOKS, Miss, RedisSessions, contended, text, unread};
+use super::look::{self, Unread, Values};
+use super::{Args, LOOKS, RedisSessions, contended, text, unread};
 use crate::ids::MemoryId;
 use crate::session::{LaneKey, Opening, Outcome, Turn};
 use crate::store::shared::matching::{MOST_TURNS, MOST_WITH_ANCHOR};
@@ -15,8 +15,8 @@ use crate::store::shared::{BlockFate, CacheError};
 
 /// What a script answers.
 enum Answer {
-    /// It is done, or was not needed. The Region A that holds, unless it is this call's own; then the block that each turn holds.
-    Put(Option<Name>, Vec<Option<Name>>),
+    /// It is done, or was not needed. The Region A that holds, unless it is this call's own; then what is told of the turns.
+    Put(Option<Arc<Opening>>, Args),
     /// The lane has another nonce.
     Rotated,
     /// The lane is not what was looked at.
@@ -37,21 +37,33 @@ impl RedisSessions {
         args: Args,
     ) -> Result<Answer, CacheError> {
         let answer: Args = self.run(script, lane, args).await?;
+        // What cannot be read is found by the next read, which drops the lane.
         let damaged = || unread(Unread::Damaged);
-        let (word, names) = answer.split_first().ok_or_else(damaged)?;
-        match &word[..] {
-            b"put" => {
-                let names: Option<Vec<Option<Name>>> =
-                    names.iter().map(|n| look::name(n)).collect();
-                let mut names = names.ok_or_else(damaged)?.into_iter();
-                let opening = names.next().ok_or_else(damaged)?;
-                Ok(Answer::Put(opening, names.collect()))
+        let mut words = answer.into_iter();
+        match words.next().as_deref() {
+            Some(b"put") => {
+                let name = words.next().and_then(|name| look::name(&name));
+                let (name, value) = name.zip(words.next()).ok_or_else(damaged)?;
+                let opening = match name {
+                    None => None,
+                    Some(name) => Some(self.opening(lane, name, value).ok_or_else(damaged)?),
+                };
+                Ok(Answer::Put(opening, words.collect()))
             }
-            b"rotated" => Ok(Answer::Rotated),
-            b"again" => Ok(Answer::Again),
-            b"newer" => Err(unread(Unread::Newer)),
+            Some(b"rotated") => Ok(Answer::Rotated),
+            Some(b"again") => Ok(Answer::Again),
+            Some(b"newer") => Err(unread(Unread::Newer)),
             _ => Err(damaged()),
         }
+    }
+
+    /// A Region A that came with its name.
+    fn opening(&self, lane: &LaneKey, name: Name, value: Vec<u8>) -> Option<Arc<Opening>> {
+        let codec = self.codec(lane);
+        let read = || codec.read_opening(&name, value.into()).map(Arc::new);
+        let opening = self.seen.opening(&codec, &name).or_else(read)?;
+        self.seen.keep_opening(&codec, name, &opening);
+        Some(opening)
     }
 
     /// Puts what is absent. Answers with the Region A that holds, unless it is the one offered, and with what each turn holds.
@@ -82,49 +94,45 @@ impl RedisSessions {
         if let Some((_, (name, value))) = &offered {
             args.extend([name.to_vec(), value.clone()]);
         }
-        let (held, names) = match self.write(&self.scripts.put, lane, args).await? {
-            Answer::Put(held, names) => (held, names),
+        let (held, told) = match self.write(&self.scripts.put, lane, args).await? {
+            Answer::Put(held, told) => (held, told),
             Answer::Rotated | Answer::Again => return Err(CacheError::Rotated),
         };
-        if let (None, Some((opening, (name, _)))) = (held, &offered) {
+        if let (None, Some((opening, (name, _)))) = (&held, &offered) {
             self.seen.keep_opening(&codec, *name, opening);
         }
-        self.winners(lane, held, names, offer.turns).await
+        let winners = self.winners(&codec, told, &offer.turns);
+        Ok((held, winners.ok_or_else(|| unread(Unread::Damaged))?))
     }
 
-    /// What the names stand for. An outcome that was offered itself comes back as it is.
-    async fn winners(
+    /// What each turn holds, by what `put.lua` told. An outcome that was offered itself comes back as it is.
+    fn winners(
         &self,
-        lane: &LaneKey,
-        held: Option<Name>,
-        names: Vec<Option<Name>>,
-        offered: Vec<(Option<Name>, Outcome)>,
-    ) -> Result<(Option<Arc<Opening>>, Vec<Outcome>), CacheError> {
-        let codec = self.codec(lane);
-        for ((own, outcome), holds) in offered.iter().zip(&names) {
-            if let (Some(name), Some(block), true) = (own, outcome.block(), own == holds) {
-                self.seen.keep_block(&codec, *name, block);
-            }
+        codec: &Codec,
+        told: Args,
+        offered: &[(Option<Name>, Outcome)],
+    ) -> Option<Vec<Outcome>> {
+        let mut told = told.into_iter();
+        // None of them where a lane that was open already was not restored.
+        let names = told.by_ref().take(offered.len());
+        let names: Option<Vec<Option<Name>>> = names.map(|name| look::name(&name)).collect();
+        let names = names?;
+        let mut values = Values::default();
+        while let Some((name, value)) = told.next().zip(told.next()) {
+            let name = look::name(&name)??;
+            let block = Arc::new(codec.read_block(&name, value.into())?);
+            self.seen.keep_block(codec, name, &block);
+            values.blocks.insert(name, block);
         }
-        let own: HashSet<Name, RandomState> = offered.iter().filter_map(|(n, _)| *n).collect();
-        let others = names.iter().flatten().copied();
-        let others: HashSet<Name, RandomState> = others.filter(|n| !own.contains(n)).collect();
-        let mut values = match self.values(lane, held, others).await {
-            Ok(values) => values,
-            // Whoever has it away has rotated the epoch.
-            Err(Miss::Gone) => return Err(CacheError::Rotated),
-            // The next read finds it, and drops the lane.
-            Err(Miss::Damaged) => return Err(unread(Unread::Damaged)),
-            Err(Miss::Cache(error)) => return Err(error),
-        };
-        for (name, outcome) in &offered {
+        for ((name, outcome), holds) in offered.iter().zip(&names) {
             if let (Some(name), Some(block)) = (name, outcome.block()) {
                 values.blocks.insert(*name, Arc::clone(block));
+                if *holds == Some(*name) {
+                    self.seen.keep_block(codec, *name, block);
+                }
             }
         }
-        let winners: Option<Vec<Outcome>> = names.into_iter().map(|n| values.outcome(n)).collect();
-        let winners = winners.ok_or_else(|| unread(Unread::Damaged))?;
-        Ok((values.opening, winners))
+        names.into_iter().map(|name| values.outcome(name)).collect()
     }
 
     /// Replaces the Region A of epoch `from`, and answers with the one that holds.
@@ -158,12 +166,7 @@ impl RedisSessions {
                     self.seen.keep_opening(&codec, name, &opening);
                     return Ok(opening);
                 }
-                Answer::Put(held, _) => match self.values(lane, held, []).await {
-                    Ok(values) => return values.opening.ok_or_else(|| unread(Unread::Damaged)),
-                    Err(Miss::Gone) => {}
-                    Err(Miss::Damaged) => return Err(unread(Unread::Damaged)),
-                    Err(Miss::Cache(error)) => return Err(error),
-                },
+                Answer::Put(Some(held), _) => return Ok(held),
                 Answer::Rotated => return Err(CacheError::Rotated),
                 Answer::Again => {}
             }

@@ -25,13 +25,16 @@ local function standing()
   return written > layout and 'newer' or 'older'
 end
 
--- Has a lane to write to, and uses it; false when a newer program has it.
-local function take_up(token)
+-- Has a lane to write to, and uses it; false when a newer program has it. Redis refuses a script that adds to a full memory at its first
+-- write, and lets it go on after that: with `adds` the first write is one that is refused.
+local function take_up(token, adds)
   local state = standing()
   if state == 'newer' then return false end
   if state == 'older' then call('DEL', lane) end
   if state ~= 'held' then
     call('HSET', lane, 'v', layout, 'u', token, 'k', '0', 's', '0', 'c', '0')
+  elseif adds then
+    call('HSET', lane, 'v', layout)
   end
   call('PEXPIRE', lane, idle)
   return true

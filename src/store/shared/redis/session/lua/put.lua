@@ -2,13 +2,13 @@
 -- 8 most turns, 9 most entries of an anchor, 10 number of turns, then for each its chain, its message and anchor, the name of its block or
 -- nothing, the revision at which the block is known; then the values, each behind its name.
 --
--- What is there stays. The answer has the name of the Region A that holds, nothing when it is this call's own, and for each turn the name of
--- the block that it holds.
+-- What is there stays. The answer has name and content of the Region A that holds, nothing when it is this call's own; for each turn the
+-- name of the block that it holds; and those of these blocks that were not offered, each behind its name.
 
 local token, mode, nonce = ARGV[3], ARGV[4], ARGV[5]
-if not take_up(token) then return {'newer'} end
+if not take_up(token, true) then return {'newer'} end
 
-local answer, needed = {'put', ''}, {}
+local answer, needed = {'put', '', ''}, {}
 if mode ~= 'settle' then
   local opened = call('HEXISTS', lane, 'o') == 1
   if opened and mode == 'restore' then return answer end
@@ -18,6 +18,7 @@ if mode ~= 'settle' then
     needed[ARGV[6]] = true
   elseif call('HGET', lane, 'p') ~= token then
     answer[2] = call('HGET', lane, 'o')
+    answer[3] = call('HGET', lane, 'b' .. answer[2])
   end
 end
 local holds = call('HGET', lane, 'n')
@@ -43,10 +44,20 @@ for turn = 1, count do
   else
     name = sub(call('HGET', lane, 't' .. chain), HEAD + 1)
   end
-  answer[2 + turn] = name
+  answer[3 + turn] = name
 end
+local told = {[''] = true}
 for at = 11 + 4 * count, #ARGV, 2 do
+  told[ARGV[at]] = true
   if needed[ARGV[at]] then call('HSETNX', lane, 'b' .. ARGV[at], ARGV[at + 1]) end
+end
+for turn = 1, count do
+  local name = answer[3 + turn]
+  if not told[name] then
+    told[name] = true
+    answer[#answer + 1] = name
+    answer[#answer + 1] = call('HGET', lane, 'b' .. name)
+  end
 end
 for anchor, entries in pairs(appended) do
   local all = (call('HGET', lane, 'a' .. anchor) or '') .. table.concat(entries)

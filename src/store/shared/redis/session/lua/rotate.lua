@@ -3,15 +3,17 @@
 -- settled in it then, both nothing for a lane that was not there, 12 number of blocks to swap, then for each its name and the new one's or
 -- nothing; then the new blocks, each behind its name.
 --
--- The answer has the name of the Region A that holds, nothing when it is this call's own.
+-- The answer has name and content of the Region A that holds, nothing when it is this call's own.
 
 local token, name, fate = ARGV[3], ARGV[5], ARGV[9]
 local before = call('HMGET', lane, 'u', 's')
-if not take_up(token) then return {'newer'} end
+-- A rotation mostly makes a lane smaller, and takes away what was forgotten: it may be done in a Redis that is full.
+if not take_up(token, false) then return {'newer'} end
 
 local meta = call('HMGET', lane, 'e', 'p', 'o')
 if meta[1] and meta[1] ~= ARGV[4] then
-  return {'put', meta[2] == token and '' or meta[3]}
+  if meta[2] == token then return {'put', '', ''} end
+  return {'put', meta[3], call('HGET', lane, 'b' .. meta[3])}
 end
 if fate == 'swap' and ((before[1] or '') ~= ARGV[10] or (before[2] or '') ~= ARGV[11]) then return {'again'} end
 
@@ -56,4 +58,4 @@ if fate ~= 'keep' then
   for i = 1, #all, 2 do change(all[i], all[i + 1]) end
 end
 remove(gone)
-return {'put', ''}
+return {'put', '', ''}
