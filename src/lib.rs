@@ -14,10 +14,6 @@
 //! Everything else is a service that stands outside the paths. The modules below are in reading order; `ARCHITECTURE.md` walks one
 //! request through them and says what always holds.
 
-// Tests that the library shares with the integration tests name it from outside.
-#[cfg(test)]
-extern crate self as ibex;
-
 pub mod ids;
 pub mod seams;
 pub mod error;
@@ -37,3 +33,7 @@ pub mod app;
 pub mod tasks;
 pub mod telemetry;
 pub mod cli;
+
+// Tests that the library shares with the integration tests name it from outside.
+#[cfg(test)]
+extern crate self as ibex;

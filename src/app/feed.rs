@@ -104,7 +104,7 @@ impl Follower {
         let index = &self.app.index;
         if !index.holds(partition) {
             // What was rendered of it for a session may have been forgotten.
-            self.app.sessions.renderings.forget();
+            self.app.sessions.forget_texts();
             return Ok(());
         }
         let store = &self.app.store;
@@ -132,7 +132,7 @@ impl Follower {
         let gone = || ids.iter().filter(|id| !held.contains(*id));
         gone().for_each(|id| self.app.index.remove(partition, *id));
         if gone().next().is_some() {
-            self.app.sessions.renderings.forget();
+            self.app.sessions.forget_texts();
         }
         let index = self.app.index.clone();
         let upsert = move || memories.into_iter().for_each(|memory| index.upsert(memory));
@@ -149,7 +149,7 @@ impl Follower {
         self.app.verifier.invalidate_all();
         self.app.cached_directives.invalidate_all();
         self.app.index.invalidate_all();
-        self.app.sessions.renderings.forget();
+        self.app.sessions.forget_texts();
     }
 }
 

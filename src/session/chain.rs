@@ -8,6 +8,7 @@ use crate::openai::ChatRequest;
 use crate::openai::chat::{Message, Role, Sink};
 
 use super::SessionSecret;
+use super::secret::highway_key;
 
 macro_rules! hashes {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -149,12 +150,7 @@ impl Keyed {
     fn new(org: OrgId, secret: &SessionSecret) -> Self {
         let mut mac = secret.keyed("chain");
         mac.update(org.as_bytes());
-        let mut key = [0; 4];
-        let bytes = mac.finalize().into_bytes();
-        for (word, bytes) in key.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        Self(Key(key))
+        Self(highway_key(mac))
     }
 
     fn begin(&self, purpose: Purpose) -> Running<'_> {

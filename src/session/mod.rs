@@ -19,8 +19,8 @@ pub mod working_state;
 
 pub use chain::{Anchor, Chain, ChainHash, Turn};
 pub use frozen::{
-    Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, RotationReason, Snapshot,
-    StateDelta, Text,
+    Block, Element, Elements, Enveloped, Opening, OpeningParts, Outcome, Place, RotationReason,
+    Snapshot, StateDelta, Text,
 };
 pub use key::{Lane, LaneKey, SessionKey};
-pub use secret::{SessionNonce, SessionSecret, is_derived};
+pub use secret::{SessionNonce, SessionSecret, Tagger, is_derived};

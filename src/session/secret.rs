@@ -1,11 +1,12 @@
-//! What is derived from the server's session key: names of sessions, nonces, assembly ids, chain hashes. Every replica with the key
-//! derives the same.
+//! What is derived from the server's session key: names of sessions, nonces, assembly ids, chain hashes, and the tags of what is kept
+//! outside of the process. Every replica with the key derives the same.
 
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use highway::{HighwayHash, HighwayHasher};
 use hmac::digest::Key;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -26,6 +27,13 @@ const ASSEMBLY_BYTES: usize = 6;
 pub struct SessionNonce(Arc<str>);
 
 impl SessionNonce {
+    /// A nonce that was kept; nothing when the text is none, which would have to be escaped.
+    #[must_use]
+    pub fn kept(text: &str) -> Option<Self> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        (!text.is_empty() && text.bytes().all(plain)).then(|| Self(text.into()))
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -93,6 +101,12 @@ impl SessionSecret {
         SessionNonce(short::<NONCE_BYTES>(mac).into())
     }
 
+    /// What tags the values of one purpose.
+    #[must_use]
+    pub fn tagger(&self, purpose: &str) -> Tagger {
+        Tagger(HighwayHasher::new(highway_key(self.keyed(purpose))))
+    }
+
     /// The id of the assembly for a turn. It follows from the anchor, which stays the same when a history's beginning is cut off.
     #[must_use]
     pub fn assembly(&self, turn: &Anchor) -> String {
@@ -100,6 +114,39 @@ impl SessionSecret {
         mac.update(turn.as_bytes());
         short::<ASSEMBLY_BYTES>(mac)
     }
+}
+
+/// Tags values that are kept outside of the process: nobody without the server's session key can make one that bears its tag, or move
+/// one that belongs elsewhere.
+#[derive(Debug, Clone)]
+pub struct Tagger(HighwayHasher);
+
+impl Tagger {
+    /// One for values that belong to `part` of what this one is for.
+    #[must_use]
+    pub fn of(mut self, part: &[u8]) -> Self {
+        self.0.append(&(part.len() as u64).to_le_bytes());
+        self.0.append(part);
+        self
+    }
+
+    /// The tag of `value`.
+    #[must_use]
+    pub fn tag(&self, value: &[u8]) -> [u8; 16] {
+        let Self(hash) = self.clone().of(value);
+        let [low, high] = hash.finalize128();
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+    }
+}
+
+/// A digest as the key of the fast hash.
+pub(super) fn highway_key(mac: Hmac<Sha256>) -> highway::Key {
+    let mut key = [0; 4];
+    let bytes = mac.finalize().into_bytes();
+    for (word, bytes) in key.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    highway::Key(key)
 }
 
 /// Whether the session's name was derived: it has no working state and cannot be terminated.

@@ -241,3 +241,9 @@ impl<T> Store for T where
         + ChangeFeed
 {
 }
+
+// What the stores' tests are written with, here and in the integration tests.
+#[cfg(test)]
+#[path = "../../tests/ibex/store/fixtures/mod.rs"]
+#[expect(dead_code, reason = "the contract needs more of it")]
+mod testing;

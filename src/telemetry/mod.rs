@@ -8,5 +8,5 @@ mod metrics;
 mod trail;
 
 pub use logs::{LogError, init};
-pub use metrics::{Direction, IndexFigures, LoadEnd, Metrics, StreamEnd};
+pub use metrics::{Direction, IndexFigures, LoadEnd, Metrics, RedisCall, RedisFigures, StreamEnd};
 pub use trail::{RequestMeta, Trail, Who};

@@ -38,6 +38,22 @@ impl Tally {
         }
     }
 
+    /// A count that was kept: what [`Tally::parts`] told.
+    #[must_use]
+    pub const fn kept(family: Family, tokens: u32, bytes: u32) -> Self {
+        Self {
+            family,
+            tokens,
+            bytes,
+        }
+    }
+
+    /// The model's family, the tokens by its count, and the bytes that any other family's are estimated from.
+    #[must_use]
+    pub const fn parts(self) -> (Family, u32, u32) {
+        (self.family, self.tokens, self.bytes)
+    }
+
     /// The tokens of another family are estimated: a third of the bytes.
     #[must_use]
     pub fn tokens(self, family: Family) -> u32 {

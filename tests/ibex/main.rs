@@ -20,4 +20,5 @@ mod context;
 mod memory_write;
 mod embedder;
 mod server;
+mod redis;
 mod store;

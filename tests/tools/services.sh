@@ -47,7 +47,7 @@ give() {
   if [ -n "$ACCOUNT" ]; then chown -R "$ACCOUNT" "$1"; fi
 }
 
-# one_at_a_time: until this process ends, whatever it starts in the background has to close the lock (9>&-).
+# one_at_a_time: until this process ends.
 one_at_a_time() {
   command -v flock >/dev/null || apt_install util-linux >&2
   exec 9>"$BASE/lock"
@@ -169,6 +169,15 @@ runs() {
   esac
 }
 
+# alone: what outlives this script keeps no lock and no pipe, neither this script's nor those of whoever called it.
+alone() {
+  local file
+  for file in "/proc/$BASHPID/fd"/*; do
+    file=${file##*/}
+    if [ "$file" -gt 2 ]; then eval "exec $file>&-"; fi
+  done
+}
+
 # start KIND: the shared engine, on another port if somebody took the first one meanwhile.
 start() {
   local folder=$SHARED/$1 pid
@@ -177,7 +186,7 @@ start() {
     stop "$1"
     fresh "$1" "$folder"
     command_of "$1" "$folder"
-    (cd / && exec setsid "${AS[@]}" "${COMMAND[@]}" </dev/null >"$folder/log" 2>&1 9>&-) &
+    (cd / && alone && exec setsid "${AS[@]}" "${COMMAND[@]}" </dev/null >"$folder/log" 2>&1) &
     pid=$!
     for ((tries = 0; tries < 600; tries++)); do
       if answers "$1" "$(cat "$folder/port")"; then return 0; fi
@@ -237,7 +246,7 @@ ensure() {
 watched() {
   touch "$SHARED/used"
   echo "$$.$RANDOM" >"$SHARED/watch"
-  setsid "$SELF" watch "$(cat "$SHARED/watch")" </dev/null >/dev/null 2>&1 9>&- &
+  (alone && exec setsid "$SELF" watch "$(cat "$SHARED/watch")" </dev/null >/dev/null 2>&1) &
 }
 
 watch() {
@@ -275,6 +284,8 @@ case ${1:-} in
     one_at_a_time
     install_redis
     install_postgres
+    # What was left by tests that were killed; no test runs for so long.
+    find "$BASE" -maxdepth 1 -name 'own.*' -mmin +120 -exec rm -rf {} +
     FOLDER=$(mktemp -d "$BASE/own.XXXXXX")
     chmod 755 "$FOLDER"
     fresh "$2" "$FOLDER"

@@ -63,6 +63,12 @@ impl Sessions {
 }
 
 impl Sessions {
+    /// Drops every rendered text that no lane vouches for: a memory was forgotten, and its text must not stay.
+    pub fn forget_texts(&self) {
+        self.renderings.forget();
+        self.cache.forget_texts();
+    }
+
     /// Drops what is idle, and tells the metrics how much is held.
     pub(super) fn sweep(&self, metrics: &Metrics) {
         if let Some(cache) = &self.in_process {

@@ -23,7 +23,7 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
     }
     stored.extend(replaced(app, batch).await);
     if batch.change.is_some_and(|change| change.forgets) && !stored.is_empty() {
-        app.sessions.renderings.forget();
+        app.sessions.forget_texts();
     }
     let index = app.index.clone();
     if let Some(first) = stored.first() {

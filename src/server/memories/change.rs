@@ -129,7 +129,7 @@ pub(super) async fn take_away(
     let forgotten = forgotten.await.map_err(|e| store_failed(&e))?;
     let partition = forgotten.ok_or_else(absent)?;
     app.index.remove(&partition, id);
-    app.sessions.renderings.forget();
+    app.sessions.forget_texts();
     app.metrics.memory_write("forgotten");
     Ok(())
 }

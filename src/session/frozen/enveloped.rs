@@ -21,10 +21,13 @@ pub struct Element {
 
 /// Where a memory stands in its envelope, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    id: MemoryId,
-    bytes: u32,
-    cost: Tally,
+pub struct Place {
+    /// Which.
+    pub id: MemoryId,
+    /// Its bytes; it begins where the one before it ends.
+    pub bytes: u32,
+    /// What it costs.
+    pub cost: Tally,
 }
 
 /// Memories one after the other. Sessions that open with the same ones share them.
@@ -82,6 +85,30 @@ impl Elements {
         })
     }
 
+    /// Elements that were put together before; nothing when these places do not make up the text.
+    #[must_use]
+    pub fn placed(json: Bytes, places: Vec<Place>) -> Option<Self> {
+        let cost = places.iter().map(|p| p.cost).reduce(Tally::plus)?;
+        let bytes: u64 = places.iter().map(|p| u64::from(p.bytes)).sum();
+        (bytes == json.len() as u64).then(|| Self {
+            text: Text::new(json),
+            places: places.into(),
+            cost,
+        })
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.text.json
+    }
+
+    /// What it consists of, in order.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -120,7 +147,7 @@ impl Elements {
 pub struct Enveloped {
     open: Bytes,
     elements: Arc<Elements>,
-    close: &'static str,
+    close: Bytes,
     tags: Tally,
 }
 
@@ -130,13 +157,13 @@ impl Enveloped {
     pub fn new(
         open: impl Into<Bytes>,
         elements: Arc<Elements>,
-        close: &'static str,
+        close: impl Into<Bytes>,
         tags: Tally,
     ) -> Self {
         Self {
             open: open.into(),
             elements,
-            close,
+            close: close.into(),
             tags,
         }
     }
@@ -144,15 +171,27 @@ impl Enveloped {
     /// The text, in pieces.
     #[must_use]
     pub fn pieces(&self) -> [Bytes; 3] {
-        let close = Bytes::from_static(self.close.as_bytes());
-        [self.open.clone(), self.elements.text.json.clone(), close]
+        let json = self.elements.text.json.clone();
+        [self.open.clone(), json, self.close.clone()]
+    }
+
+    /// What stands between the tags.
+    #[must_use]
+    pub fn elements(&self) -> &Arc<Elements> {
+        &self.elements
+    }
+
+    /// What the tags cost.
+    #[must_use]
+    pub fn tags(&self) -> Tally {
+        self.tags
     }
 
     /// Feeds what it consists of to a hash.
     pub(super) fn feed(&self, hash: &mut Sha256) {
         hash.update(&self.open);
         hash.update(self.elements.text.sha256);
-        hash.update(self.close);
+        hash.update(&self.close);
     }
 
     /// The memories, in their order.

@@ -15,7 +15,7 @@ use super::{SessionKey, SessionNonce};
 use crate::ids::MemoryId;
 use crate::tokens::{Family, Tally};
 
-pub use enveloped::{Element, Elements, Enveloped, Text};
+pub use enveloped::{Element, Elements, Enveloped, Place, Text};
 
 /// Why an epoch replaced another one (design, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

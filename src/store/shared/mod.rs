@@ -2,7 +2,9 @@
 //!
 //! Everything is put if absent, and whoever comes second gets what the first one put: two requests of one session send the same bytes.
 
+mod matching;
 mod in_process;
+pub mod redis;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -80,6 +82,15 @@ pub enum BlockFate {
 /// Frozen sessions. Every key carries organisation, agent and user.
 #[async_trait]
 pub trait SessionCache: Send + Sync + Debug {
+    /// Whether other processes put things into it as well: what this one knows of its own records says nothing of theirs then.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Drops the copies of frozen texts that this process keeps only so that it need not fetch them: a memory was forgotten, and its text
+    /// must not stay. No lane changes by it.
+    fn forget_texts(&self) {}
+
     /// What is held for `turns`; nothing when the lane is not known.
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError>;
 

@@ -2,6 +2,7 @@
 
 mod count;
 mod index;
+mod redis;
 mod refinery;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -12,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use index::{IndexFigures, LoadEnd};
+pub use redis::{RedisCall, RedisFigures};
 use refinery::Refinery;
 
 /// Seconds, from 50 microseconds to 100 seconds.
@@ -54,6 +56,8 @@ labels! {
     EventOnly { event }
     FamilyOnly { family }
     KindResult { kind, result }
+    CallOutcome { call, outcome }
+    CallOnly { call }
 }
 
 /// Which way tokens went.
@@ -126,6 +130,8 @@ pub struct Metrics {
     lane_bytes: Gauge,
     /// What the index counts.
     pub index: IndexFigures,
+    /// What the connection to Redis counts.
+    pub redis: RedisFigures,
     /// Answers being relayed now.
     pub answers_open: Gauge,
     /// Bytes of request bodies held now.
@@ -172,6 +178,7 @@ impl Metrics {
             lanes_held: Gauge::default(),
             lane_bytes: Gauge::default(),
             index: IndexFigures::default(),
+            redis: RedisFigures::default(),
             answers_open: Gauge::default(),
             bytes_in_flight: Gauge::default(),
             memories_to_embed: Gauge::default(),
@@ -292,6 +299,7 @@ impl Metrics {
             self.lane_bytes.clone(),
         );
         self.index.register(r);
+        self.redis.register(r);
         r.register(
             "answers_open",
             "Answers being relayed now",

@@ -1,6 +1,7 @@
 //! The stores: one contract for every engine, and for every cache of frozen sessions.
 
+mod cache;
 mod contract;
-mod fixtures;
+pub(crate) mod fixtures;
 mod sqlite;
 mod postgres;

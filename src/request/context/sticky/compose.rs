@@ -17,7 +17,7 @@ use crate::request::context::plan::ContextPlan;
 use crate::request::context::rank::{RankSettings, Said, rank};
 use crate::request::context::retrieve::Found;
 use crate::session::{
-    Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn, is_derived,
+    Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn,
 };
 use crate::store::shared::{BlockFate, Held, Known};
 use crate::tokens::Count;
@@ -48,6 +48,8 @@ pub(super) struct Inputs<'a> {
     pub(super) held: &'a Held,
     /// The last epoch that was used and is lost; 0 for none.
     pub(super) lost: u32,
+    /// The number of the epoch that the lane opens with, if it has to be opened.
+    pub(super) first: u32,
     pub(super) revoked: &'a [u32],
     pub(super) found: Found,
     /// The store's revision that the index knew of before it was asked.
@@ -185,10 +187,9 @@ impl Inputs<'_> {
             report.is_some_and(|b| crate::request::context::missing(b.outcome))
         };
         let degraded = self.found.given_up.is_some() || missing("directive") || missing("snapshot");
-        let first = self.first_epoch();
         let epoch = Epoch {
-            number: if degraded { 0 } else { first },
-            nonce: first,
+            number: if degraded { 0 } else { self.first },
+            nonce: self.first,
             reason: (self.lost > 0).then_some(RotationReason::StateLost),
         };
         let opened = if degraded {
@@ -204,16 +205,6 @@ impl Inputs<'_> {
             Change::Open
         };
         (Arc::new(opening), change, opened)
-    }
-
-    /// The number of a lane's first epoch: one more than what was lost. A session that the client did not name leaves no row before it
-    /// goes on, so a lane of it that is first seen in its third turn may have been seen before. It begins with 3, which no earlier
-    /// request can have been told.
-    fn first_epoch(&self) -> u32 {
-        if self.lost == 0 && is_derived(&self.owner.id) {
-            return u32::try_from(self.turns.len()).unwrap_or(u32::MAX).max(1);
-        }
-        self.lost.saturating_add(1)
     }
 
     /// Region A as this reader may see it: a preview for somebody who may not read directives names the version instead.

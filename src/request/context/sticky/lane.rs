@@ -2,24 +2,18 @@
 //!
 //! A lost cache is no loss as long as what is rendered again hashes to what was sent. Where it does not, the epoch rotates.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use tokio::time::timeout_at;
 
-use super::render::{Epoch, Pinned, Press};
+use super::again::Memories;
 use super::{Unknown, Work};
 use crate::ids::MemoryId;
-use crate::memory::{Memory, Status};
-use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
-use crate::session::working_state::WorkingState;
-use crate::session::{Block, Opening, Outcome, StateDelta, Turn};
+use crate::memory::Status;
+use crate::session::record::LaneRecord;
+use crate::session::{Block, Opening, Outcome, Turn, is_derived};
 use crate::store::StoreError;
 use crate::store::shared::{BlockFate, Held, InProcess, Known, SessionCache};
-
-/// The memories of a stored lane.
-type Memories = HashMap<MemoryId, Memory, RandomState>;
 
 /// How a lane is found.
 #[derive(Debug, Clone)]
@@ -28,6 +22,19 @@ pub(super) struct Standing {
     pub(super) held: Held,
     /// The last epoch that was used although nothing of it can be rendered; 0 for none.
     pub(super) lost: u32,
+    /// The number of the epoch that the lane opens with, if it has to be opened.
+    pub(super) first: u32,
+}
+
+impl Standing {
+    /// A lane that is open.
+    pub(super) const fn open(held: Held) -> Self {
+        Self {
+            held,
+            lost: 0,
+            first: 1,
+        }
+    }
 }
 
 /// What the store knows of a lane.
@@ -109,7 +116,20 @@ impl Work<'_> {
         Ok(Standing {
             held: held.unwrap_or_else(|| self.nothing()),
             lost,
+            first: self.first_epoch(lost),
         })
+    }
+
+    /// The number of a lane's first epoch: one more than what was lost. A session that the client did not name leaves no row before it
+    /// goes on, and another replica may not have written a session's rows yet, so a lane that is first seen in its third turn may have been
+    /// seen before. It begins with 3, which no earlier request can have been told.
+    fn first_epoch(&self, lost: u32) -> u32 {
+        let unwritten = is_derived(&self.owner.id) || self.app.sessions.cache.is_shared();
+        if lost == 0 && unwritten {
+            let turns = self.chain.turns().len();
+            return u32::try_from(turns).unwrap_or(u32::MAX).max(1);
+        }
+        lost.saturating_add(1)
     }
 
     /// After a crash a lane in its later turns that the store does not know may have had rows that were not written any more. Its epoch is
@@ -161,10 +181,7 @@ impl Work<'_> {
         noted.map_err(failed)?;
         let held = cache.read(&self.key, self.chain.turns()).await;
         let held = held.map_err(failed)?.filter(|held| self.owns(held));
-        Ok(Standing {
-            held: held.ok_or(Unknown("session=error"))?,
-            lost: 0,
-        })
+        Ok(Standing::open(held.ok_or(Unknown("session=error"))?))
     }
 
     /// Renders the stored lane again, where that is possible.
@@ -174,7 +191,9 @@ impl Work<'_> {
             return Ok(Stored::Nothing);
         }
         let records = &self.app.sessions.records;
-        let whole = !self.keep || records.are_whole().await;
+        // What other replicas have not written, this one cannot know.
+        let whole =
+            !self.keep || (records.are_whole().await && !self.app.sessions.cache.is_shared());
         let Some(record) = store.session_lane(&self.key).await? else {
             return Ok(Stored::Nothing);
         };
@@ -208,31 +227,10 @@ impl Work<'_> {
         })))
     }
 
-    /// The lane from these memories; nothing when it is not what was sent.
-    async fn rendered(
-        &self,
-        record: &LaneRecord,
-        memories: &Memories,
-        checked: i64,
-    ) -> Result<Option<(Opening, Vec<(Turn, Outcome)>)>, StoreError> {
-        let Some(opening) = self.opening_again(&record.opening, memories).await? else {
-            return Ok(None);
-        };
-        let states = self.states_of(&record.turns).await?;
-        let turns: Option<Vec<(Turn, Outcome)>> = record
-            .turns
-            .iter()
-            .map(|turn| {
-                let outcome = self.turn_again(turn, (memories, checked), &states)?;
-                Some((place(turn), outcome))
-            })
-            .collect();
-        Ok(turns.map(|turns| (opening, turns)))
-    }
-
-    /// Whether the stored turns are all there, as far as this request can tell. Rows are written in order, so what a crash takes is the
+    /// Whether the stored turns are all there, as far as this request can tell. One process writes rows in order, so what a crash takes is the
     /// newest: a turn behind the newest stored one, or one that was begun and is not there, may have had a block. What is missing
-    /// before it was never this lane's: another model answered it, or memory was skipped.
+    /// before it was never this lane's: another model answered it, or memory was skipped. Of several replicas each writes its own, so any
+    /// turn that is missing may have had a block: those of other models get their rows with the first request that comes back to this one.
     fn covers(&self, stored: &[(Turn, Outcome)]) -> bool {
         let turns = self.chain.turns();
         let known = |turn: &Turn| {
@@ -244,102 +242,12 @@ impl Work<'_> {
             return true;
         };
         let begun = last.message + 1 < self.chain.links().len();
+        if self.app.sessions.cache.is_shared() {
+            let mut earlier = turns.iter().rev().skip(1);
+            return (known(last) || !begun) && earlier.all(known);
+        }
         let behind = turns.iter().rev().skip(1).take_while(|turn| !known(turn));
         known(last) || (!begun && behind.count() == 0)
-    }
-
-    async fn opening_again(
-        &self,
-        record: &OpeningRecord,
-        memories: &Memories,
-    ) -> Result<Option<Opening>, StoreError> {
-        let directive = match record.directive {
-            Some(version) => {
-                let (org, agent) = (self.owner.org, self.owner.agent);
-                let found = self
-                    .app
-                    .store
-                    .directive_version(org, agent, version)
-                    .await?;
-                let Some(found) = found else {
-                    return Ok(None);
-                };
-                Some(found)
-            }
-            None => None,
-        };
-        let snapshot: Vec<&Memory> = record
-            .snapshot
-            .iter()
-            .filter_map(|id| memories.get(id))
-            .collect();
-        let pinned = directive.as_ref().map(|d| Pinned {
-            version: d.version,
-            text: &d.content,
-            hidden: false,
-        });
-        let epoch = Epoch {
-            number: record.epoch,
-            nonce: record.nonce_epoch,
-            reason: record.reason,
-        };
-        let opening = self.press().opening(&self.owner, epoch, pinned, &snapshot);
-        // Without all of its memories it cannot hash to the same; what is left is what the next epoch has.
-        let whole = snapshot.len() == record.snapshot.len();
-        Ok((!whole || *opening.sha256() == record.sha256).then_some(opening))
-    }
-
-    fn turn_again(
-        &self,
-        record: &TurnRecord,
-        (memories, checked): (&Memories, i64),
-        states: &HashMap<u32, WorkingState, RandomState>,
-    ) -> Option<Outcome> {
-        let recalled: Vec<&Memory> = record
-            .memories
-            .iter()
-            .filter_map(|id| memories.get(id))
-            .collect();
-        let press = self.press();
-        let recall = press.recall(&self.owner, record.nonce_epoch, &record.anchor, &recalled);
-        let state: Option<StateDelta> = match record.state {
-            None => None,
-            Some((from, to)) => {
-                let (before, after) = (states.get(&from)?, states.get(&to)?);
-                press.state(&self.owner, record.nonce_epoch, (from, before), (to, after))
-            }
-        };
-        let block = Press::block(&self.owner, record.nonce_epoch, checked, recall, state);
-        let whole = recalled.len() == record.memories.len();
-        match (block, record.digest) {
-            (Some(block), Some(digest)) if whole && *block.digest() != digest => None,
-            (Some(block), _) => Some(Outcome::Block(block)),
-            (None, _) => Some(Outcome::Nothing),
-        }
-    }
-
-    /// The versions of the working state that deltas lead from and to; 0 is the empty one.
-    async fn states_of(
-        &self,
-        turns: &[TurnRecord],
-    ) -> Result<HashMap<u32, WorkingState, RandomState>, StoreError> {
-        let mut states = HashMap::default();
-        states.insert(0, WorkingState::default());
-        let wanted = turns.iter().filter_map(|t| t.state);
-        for version in wanted.flat_map(|(from, to)| [from, to]) {
-            if states.contains_key(&version) {
-                continue;
-            }
-            let stored = self
-                .app
-                .store
-                .working_state(&self.owner, Some(version))
-                .await?;
-            if let Some(state) = stored.and_then(|s| serde_json::from_str(&s.json).ok()) {
-                states.insert(version, state);
-            }
-        }
-        Ok(states)
     }
 
     /// Tells of a new epoch: event, metric, record.
@@ -350,15 +258,6 @@ impl Work<'_> {
             .sessions
             .records
             .opened(&self.key, opening, drops_blocks, at);
-    }
-}
-
-/// Where a stored turn stands: it has no place in a request.
-const fn place(record: &TurnRecord) -> Turn {
-    Turn {
-        message: 0,
-        chain: record.chain,
-        anchor: record.anchor,
     }
 }
 

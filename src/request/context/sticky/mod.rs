@@ -1,7 +1,7 @@
 //! The `stable` layout: what was sent once in a session is sent again byte for byte, in the same place.
 //!
 //! ```text
-//! lane      what is frozen for this session and model: from the cache, else rendered again from the store
+//! lane      what is frozen for this session and model: from the cache, else rendered again from the store (again)
 //! flights   of several requests that would compute the same, one does
 //! compose   Region A, the turn's block and the plan, from what is held and what was found; pure
 //! account   what the plan says of it
@@ -17,6 +17,7 @@ mod compose;
 mod flights;
 mod frozen;
 mod lane;
+mod again;
 mod render;
 mod seal;
 mod settle;
@@ -223,7 +224,7 @@ impl Work<'_> {
             }
         }
         let standing = match cached {
-            Some(held) if held.opening.is_some() => Standing { held, lost: 0 },
+            Some(held) if held.opening.is_some() => Standing::open(held),
             held => self.stored(held).await?,
         };
         Ok((turn, standing))
@@ -266,7 +267,8 @@ impl Work<'_> {
         let states = &self.app.sessions.states;
         let latest = states.latest(&self.owner, self.deadline.wall).await?;
         let from = told_so_far(held);
-        if latest.version == from {
+        // What this process knows may be older than what another one has told the session: the state never goes back.
+        if latest.version <= from {
             return None;
         }
         let before = match from {
@@ -280,7 +282,7 @@ impl Work<'_> {
         let nonce_epoch = held
             .opening
             .as_ref()
-            .map_or(standing.lost.saturating_add(1), |o| o.nonce_epoch);
+            .map_or(standing.first, |o| o.nonce_epoch);
         let to = (latest.version, &*latest.state);
         self.press()
             .state(&self.owner, nonce_epoch, (from, &before), to)
@@ -303,6 +305,7 @@ impl Work<'_> {
             profile: self.subject.profile,
             held: &standing.held,
             lost: standing.lost,
+            first: standing.first,
             revoked: &revoked,
             found,
             known,

@@ -116,18 +116,37 @@ impl Work<'_> {
     ) -> Result<(Arc<Opening>, Vec<Outcome>), CacheError> {
         let cache = &self.app.sessions.cache;
         let next = Arc::clone(opening);
-        let held = match change {
-            Change::None | Change::Unfrozen => next,
+        match change {
+            Change::None | Change::Unfrozen => {}
             Change::Open => return cache.open(&self.key, next, missing.to_vec()).await,
             Change::Rotate(from, fate) => {
-                cache.rotate(&self.key, *from, next, fate.clone()).await?
+                let rotating = cache.rotate(&self.key, *from, Arc::clone(&next), fate.clone());
+                // Another rotation came first. It may have been for another reason, and what it has done to the blocks was not read.
+                if !Arc::ptr_eq(&rotating.await?, &next) {
+                    return Err(CacheError::Rotated);
+                }
             }
-        };
-        if missing.is_empty() {
-            return Ok((held, Vec::new()));
         }
-        let settling = cache.settle(&self.key, held.nonce_epoch, missing.to_vec());
-        Ok((held, settling.await?))
+        let settled = if missing.is_empty() {
+            Vec::new()
+        } else {
+            let settling = cache.settle(&self.key, next.nonce_epoch, missing.to_vec());
+            settling.await?
+        };
+        // Another replica may have opened in full what could only be opened degraded here.
+        if *change == Change::Unfrozen && self.is_open().await? {
+            return Err(CacheError::Rotated);
+        }
+        Ok((next, settled))
+    }
+
+    async fn is_open(&self) -> Result<bool, CacheError> {
+        let cache = &self.app.sessions.cache;
+        if !cache.is_shared() {
+            return Ok(false);
+        }
+        let held = cache.read(&self.key, &[]).await?;
+        Ok(held.is_some_and(|held| held.opening.is_some()))
     }
 
     /// Tells of an epoch that this request has put in the place of another one.
@@ -160,8 +179,9 @@ impl Work<'_> {
         }
         let records = &self.app.sessions.records;
         let at = self.app.clock.now();
-        // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet, or it was brought back.
-        let unknown = unnamed && last.is_none();
+        // Without a last request nobody knows whether there are rows: one that opened the lane has not said so yet and perhaps never will,
+        // or it was brought back.
+        let unknown = last.is_none();
         if !opens && !unknown && unrecorded.is_none() {
             let new = turns
                 .iter()
@@ -173,8 +193,11 @@ impl Work<'_> {
         let Ok(all) = self.app.sessions.cache.turns(&self.key).await else {
             return false;
         };
-        let lost = held.reason == Some(RotationReason::StateLost);
-        records.opened(&self.key, held, lost, at);
+        let drops = matches!(
+            held.reason,
+            Some(RotationReason::StateLost | RotationReason::OverBudget)
+        );
+        records.opened(&self.key, held, drops, at);
         for (turn, outcome) in &all {
             records.settled(&self.key, turn, outcome, at);
         }

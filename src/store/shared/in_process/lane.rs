@@ -7,22 +7,18 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use super::super::{BlockFate, CacheError, Held, Known, Sent};
+use super::super::matching::{
+    self, Candidates, MOST_CANDIDATES, MOST_TURNS, MOST_WITH_ANCHOR, SettledTurns,
+};
+use super::super::{BlockFate, CacheError, Held, Sent};
 use crate::session::{Anchor, ChainHash, Enveloped, Opening, Outcome, Turn};
 
-/// Settled turns that a lane keeps; beyond it the oldest half goes. A history that long has left every model's window.
-const MOST_TURNS: usize = 8_192;
-/// Settled turns with one anchor that are looked at: the same short answer is given often.
-const MOST_CANDIDATES: usize = 16;
 /// What an empty lane and its key weigh.
 const LANE_BYTES: usize = 512;
 /// What a settled turn weighs besides its block.
 const TURN_BYTES: usize = 80;
 /// What a memory in a block weighs besides its text.
 const ITEM_BYTES: usize = 36;
-
-/// Settled turns by their anchors.
-type Candidates<'l> = HashMap<Anchor, Vec<(u64, &'l Outcome)>, RandomState>;
 
 #[derive(Debug)]
 struct Settled {
@@ -89,107 +85,10 @@ impl LaneState {
     pub(super) fn held(&self, turns: &[Turn]) -> Held {
         Held {
             opening: self.opening.clone(),
-            turns: self.known(turns),
+            turns: matching::known(self, turns),
             checked: self.checked,
             last: self.last,
         }
-    }
-
-    fn known(&self, turns: &[Turn]) -> Vec<Known> {
-        let mut known: Vec<Known> = turns
-            .iter()
-            .map(|turn| {
-                self.turns
-                    .get(&turn.chain)
-                    .map_or(Known::No, |s| Known::Chain(s.outcome.clone()))
-            })
-            .collect();
-        let hits = known.iter().filter(|k| **k != Known::No).count();
-        let Some((last, earlier)) = turns.split_last() else {
-            return known;
-        };
-        let missing = known.iter().take(earlier.len()).any(|k| *k == Known::No);
-        // The last turn is mostly a new one. Only in a history whose beginning is missing can it be one that is known.
-        let maybe_last = hits == 0;
-        if (missing || maybe_last) && !self.turns.is_empty() {
-            let newest = self.by_anchor(turns, earlier, &mut known);
-            let follows = newest.is_some() || earlier.is_empty();
-            if maybe_last && follows {
-                let found = self.candidates(turns, &[*last]);
-                let candidates = found.get(&last.anchor).into_iter().flatten();
-                let mut behind =
-                    candidates.filter(|(number, _)| newest.is_none_or(|n| *number > n));
-                if let (Some((_, outcome)), Some(known)) = (behind.next(), known.last_mut()) {
-                    *known = Known::Anchor((*outcome).clone());
-                }
-            }
-        }
-        if self.restored && known.last() == Some(&Known::No) && self.had_nothing(turns, last) {
-            known.pop();
-            known.push(Known::Anchor(Outcome::Nothing));
-        }
-        known
-    }
-
-    /// Whether a turn with this anchor is settled with nothing: in a restored lane it may be this very one. Taken for another one it would
-    /// get a block, and where it was sent before, it was sent without.
-    fn had_nothing(&self, turns: &[Turn], last: &Turn) -> bool {
-        let found = self.candidates(turns, std::slice::from_ref(last));
-        let mut candidates = found.get(&last.anchor).into_iter().flatten();
-        candidates.any(|(_, outcome)| **outcome == Outcome::Nothing)
-    }
-
-    /// The settled turns with the anchors of `wanted` that are on none of the request's own chains, the newest first.
-    fn candidates(&self, turns: &[Turn], wanted: &[Turn]) -> Candidates<'_> {
-        let wanted: HashSet<Anchor, RandomState> = wanted.iter().map(|t| t.anchor).collect();
-        let on_chain: HashSet<ChainHash, RandomState> = turns.iter().map(|t| t.chain).collect();
-        let mut found = Candidates::default();
-        for (chain, settled) in &self.turns {
-            if wanted.contains(&settled.anchor) && !on_chain.contains(chain) {
-                let numbered = (settled.number, &settled.outcome);
-                found.entry(settled.anchor).or_default().push(numbered);
-            }
-        }
-        for numbered in found.values_mut() {
-            numbered.sort_unstable_by_key(|(number, _)| Reverse(*number));
-            numbered.truncate(MOST_CANDIDATES);
-        }
-        found
-    }
-
-    /// Finds earlier turns by their anchors: as many of them as can be in the order in which they were settled, each settled turn once,
-    /// so that a short answer given twice stays two turns and costs none of the others. Answers the number of the newest one.
-    fn by_anchor(&self, turns: &[Turn], earlier: &[Turn], known: &mut [Known]) -> Option<u64> {
-        let found = self.candidates(turns, earlier);
-        // The longest decreasing subsequence, from the tail: `ends[n]` is the pick with the greatest number that a run of n + 1 ends with.
-        let mut ends: Vec<usize> = Vec::new();
-        let mut picks: Vec<(usize, u64, &Outcome, Option<usize>)> = Vec::new();
-        for (place, turn) in earlier.iter().enumerate().rev() {
-            if known.get(place) != Some(&Known::No) {
-                continue;
-            }
-            // The oldest first, so that no turn follows another candidate of its own.
-            for (number, outcome) in found.get(&turn.anchor).into_iter().flatten().rev() {
-                let at = |pick: &usize| picks.get(*pick).map_or(0, |p| p.1);
-                let length = ends.partition_point(|pick| at(pick) > *number);
-                let before = length.checked_sub(1).and_then(|l| ends.get(l).copied());
-                picks.push((place, *number, outcome, before));
-                let pick = picks.len() - 1;
-                match ends.get_mut(length) {
-                    Some(end) => *end = pick,
-                    None => ends.push(pick),
-                }
-            }
-        }
-        let (mut next, mut newest) = (ends.last().copied(), None);
-        while let Some((place, number, outcome, before)) = next.and_then(|pick| picks.get(pick)) {
-            if let Some(known) = known.get_mut(*place) {
-                *known = Known::Anchor((*outcome).clone());
-            }
-            newest = Some(*number);
-            next = *before;
-        }
-        newest
     }
 
     pub(super) fn open(&mut self, opening: Arc<Opening>) -> Arc<Opening> {
@@ -302,5 +201,43 @@ impl LaneState {
             o.head.json().len() + o.line.len() + o.snapshot.as_ref().map_or(0, enveloped)
         });
         LANE_BYTES + opening + blocks + self.turns.len() * TURN_BYTES
+    }
+}
+
+impl SettledTurns for LaneState {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn is_restored(&self) -> bool {
+        self.restored
+    }
+
+    fn outcome(&self, chain: &ChainHash) -> Option<&Outcome> {
+        self.turns.get(chain).map(|settled| &settled.outcome)
+    }
+
+    fn candidates<'l>(&'l self, turns: &[Turn], wanted: &[Turn]) -> Candidates<'l> {
+        let wanted: HashSet<Anchor, RandomState> = wanted.iter().map(|t| t.anchor).collect();
+        let on_chain: HashSet<ChainHash, RandomState> = turns.iter().map(|t| t.chain).collect();
+        let mut found: HashMap<Anchor, Vec<(u64, &ChainHash, &Outcome)>, RandomState> =
+            HashMap::default();
+        for (chain, settled) in &self.turns {
+            if wanted.contains(&settled.anchor) {
+                let numbered = (settled.number, chain, &settled.outcome);
+                found.entry(settled.anchor).or_default().push(numbered);
+            }
+        }
+        let newest = |mut with_anchor: Vec<(u64, &ChainHash, &'l Outcome)>| {
+            with_anchor.sort_unstable_by_key(|(number, ..)| Reverse(*number));
+            with_anchor.truncate(MOST_WITH_ANCHOR);
+            let others = with_anchor
+                .iter()
+                .filter(|(_, c, _)| !on_chain.contains(*c));
+            let numbered = others.map(|(number, _, outcome)| (*number, *outcome));
+            numbered.take(MOST_CANDIDATES).collect()
+        };
+        let found = found.into_iter();
+        found.map(|(anchor, all)| (anchor, newest(all))).collect()
     }
 }

@@ -2,11 +2,11 @@
 
 use rusqlite::params;
 
-use super::fixtures::sessions::{key, view};
 use super::{Files, new_agent, new_org, of_user, time};
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::PartitionKey;
 use crate::store::sqlite::rows::micros;
+use crate::store::testing::sessions::{key, view};
 use crate::store::{
     ChangeFeed, DirectiveStore, IdentityStore, MemoryStore, OrgStatus, SessionStore,
 };

@@ -5,19 +5,18 @@ mod forget;
 mod migrations;
 mod sessions;
 
-// What the integration tests of the stores are written with, too.
+// The integration tests have it too.
 #[path = "../../../../tests/ibex/store/sqlite/files.rs"]
 mod files;
-#[path = "../../../../tests/ibex/store/fixtures/mod.rs"]
-#[expect(dead_code, reason = "the contract needs more of them")]
-mod fixtures;
 
 use super::SqliteStore;
 use crate::memory::Memory;
+use crate::store::testing::{
+    Engine, memory, new_agent, new_org, new_partition, of_user, secret, time,
+};
 use crate::store::{Committed, RefineryStore, StoreError};
 
 use files::Files;
-use fixtures::{Engine, memory, new_agent, new_org, new_partition, of_user, secret, time};
 
 impl SqliteStore {
     /// Writes memories about which nothing was decided.

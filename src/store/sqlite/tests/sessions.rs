@@ -1,7 +1,7 @@
 //! Sessions in a file.
 
-use super::fixtures::sessions::{key, opened, record, settle};
 use super::{Files, bytes, new_org, new_partition, time};
+use crate::store::testing::sessions::{key, opened, record, settle};
 use crate::store::{SessionStore, StoreError};
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Races: two requests of one session at once send the same bytes, whichever of them comes first and whatever each of them sees.
 //!
 //! Two replicas share a store and a session cache, and nothing else: no single flight stands between them. Each finds other memories and
-//! another directive, so that whatever is not put if absent differs.
+//! another directive, so that whatever is not put if absent differs. They share the cache of one process, or each has its own end of a
+//! Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use ibex::app::{App, Seams};
 use ibex::auth::{Principal, Scope, operator_principal};
-use ibex::config::Config;
+use ibex::config::{Config, RedisConfig};
 use ibex::ids::{AgentId, OrgId};
 use ibex::memory::search::{BranchError, ColdBranch, Hit, HotBranch, Query};
 use ibex::memory::{Memory, PartitionKey};
@@ -22,11 +23,15 @@ use ibex::request::context::assemble::View;
 use ibex::request::context::sticky::{self, Envelope};
 use ibex::request::resolution::resolve;
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
-use ibex::session::{Lane, LaneKey, Opening, Outcome, Turn};
+use ibex::session::{Lane, LaneKey, Opening, Outcome, SessionSecret, Turn};
 use ibex::store::keys::ServerKeys;
+use ibex::store::shared::redis::Redis;
+use ibex::store::shared::redis::session::RedisSessions;
 use ibex::store::shared::{BlockFate, CacheError, Held, InProcess, Sent, SessionCache};
 use ibex::store::sqlite::SqliteStore;
 use ibex::store::{Agent, AgentStatus, CaptureScope, IdentityStore, Org, OrgStatus};
+use ibex::tasks::Tasks;
+use ibex::telemetry::RedisFigures;
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -34,10 +39,13 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use crate::context::fakes::{Act, FakeDirective, FakeEmbedder, directive, hit, memory};
+use crate::support::services::{fresh_prefix, redis_url};
 use crate::support::{parsed, patient};
 
 /// Each session is opened by two requests at once, and so is each of its turns.
 const SESSIONS: usize = 2_500;
+/// Over Redis, where every step waits for the network, and so for everybody.
+const SESSIONS_OVER_REDIS: usize = 500;
 const TURNS: usize = 4;
 
 /// Most times that an operation lets others go first, before it and again behind it.
@@ -46,11 +54,18 @@ const MOST_YIELDS: u64 = 4;
 /// A cache between whose operations anything may happen.
 #[derive(Debug)]
 struct Jostling {
-    cache: InProcess,
+    cache: Arc<dyn SessionCache>,
     random: Mutex<u64>,
 }
 
 impl Jostling {
+    fn around_a(cache: Arc<dyn SessionCache>) -> Arc<Self> {
+        Arc::new(Self {
+            cache,
+            random: Mutex::new(0),
+        })
+    }
+
     fn seed(&self, seed: usize) {
         *self.random.lock() = seed as u64;
     }
@@ -81,6 +96,10 @@ impl Jostling {
 
 #[async_trait]
 impl SessionCache for Jostling {
+    fn is_shared(&self) -> bool {
+        self.cache.is_shared()
+    }
+
     async fn read(&self, key: &LaneKey, turns: &[Turn]) -> Result<Option<Held>, CacheError> {
         self.around(self.cache.read(key, turns)).await
     }
@@ -225,14 +244,37 @@ struct Bytewise {
 }
 
 struct Bench {
-    cache: Arc<Jostling>,
+    caches: [Arc<Jostling>; 2],
     replicas: [Replica; 2],
     who: Principal,
     _folder: TempDir,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    async fn in_process() -> Self {
+        let cache = InProcess::new(&Config::default().session);
+        let cache = Jostling::around_a(Arc::new(cache));
+        Self::new([cache.clone(), cache]).await
+    }
+
+    async fn over_redis() -> Self {
+        let prefix = fresh_prefix();
+        let session_key = SessionSecret::new(&[7; 32]);
+        let own_end = || {
+            let config = RedisConfig {
+                urls: vec![redis_url().to_owned()],
+                prefix: prefix.clone(),
+                timeout_ms: 30_000,
+                ..RedisConfig::default()
+            };
+            let redis = Redis::new(&config, RedisFigures::default(), Tasks::new()).unwrap();
+            let settings = Config::default().session;
+            Jostling::around_a(Arc::new(RedisSessions::new(redis, &settings, &session_key)))
+        };
+        Self::new([own_end(), own_end()]).await
+    }
+
+    async fn new(caches: [Arc<Jostling>; 2]) -> Self {
         let folder = TempDir::new().unwrap();
         let mut config = Config::default();
         patient(&mut config);
@@ -241,12 +283,9 @@ impl Bench {
         let keys =
             ServerKeys::load_or_create(&config.store.path, &config.keys, &SystemEntropy).unwrap();
         let who = somebody(&store).await;
-        let cache = Arc::new(Jostling {
-            cache: InProcess::new(&config.session),
-            random: Mutex::new(0),
-        });
         let partition = PartitionKey::for_write(who.scope());
-        let replicas = NAMES.map(|name| {
+        let replicas = [0, 1].map(|n| {
+            let name = NAMES[n];
             let (hot, cold) = (Sight::new(&partition, name), Sight::new(&partition, name));
             let mut seams = Seams::over(store.clone(), keys.clone());
             let text = format!("Speak as if {name} listened.");
@@ -254,12 +293,12 @@ impl Bench {
             seams.hot = Some(hot.clone());
             seams.cold = Some(cold.clone());
             seams.embedder = Some(Arc::new(FakeEmbedder(Act::Answer)));
-            seams.sessions = Some(cache.clone());
+            seams.sessions = Some(caches[n].clone());
             let app = App::build(config.clone(), seams).unwrap();
             Replica { app, hot, cold }
         });
         Self {
-            cache,
+            caches,
             replicas,
             who,
             _folder: folder,
@@ -294,6 +333,13 @@ impl Bench {
             body: edits.into_body(chat.body()).to_bytes(),
             epoch: account.epoch,
             prefix: account.prefix_sha256,
+        }
+    }
+
+    /// Each session's turns take another course.
+    fn seed(&self, session: usize, turn: usize) {
+        for (n, cache) in self.caches.iter().enumerate() {
+            cache.seed((session * TURNS + turn) * 2 + n);
         }
     }
 
@@ -350,14 +396,23 @@ fn seen(body: &str, texts: [String; 2]) -> usize {
 
 #[tokio::test]
 async fn two_requests_of_a_session_agree_on_its_bytes_in_ten_thousand_interleavings() {
-    let bench = Bench::new().await;
+    agree(&Bench::in_process().await, SESSIONS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_requests_of_a_session_agree_on_its_bytes_over_redis() {
+    agree(&Bench::over_redis().await, SESSIONS_OVER_REDIS).await;
+}
+
+/// Has so many sessions opened, and each of their turns settled, by both replicas at once.
+async fn agree(bench: &Bench, sessions: usize) {
     let chats: Vec<ChatRequest> = (0..TURNS).map(conversation).collect();
     let [ada, berta] = &bench.replicas;
     let mut won = [[0; 2]; 3];
-    for session in 0..SESSIONS {
+    for session in 0..sessions {
         for (turn, chat) in chats.iter().enumerate() {
             bench.turn_is(turn);
-            bench.cache.seed(session * TURNS + turn);
+            bench.seed(session, turn);
             let (one, other) = tokio::join!(
                 bench.sent(ada, session, chat),
                 bench.sent(berta, session, chat)
@@ -381,19 +436,19 @@ async fn two_requests_of_a_session_agree_on_its_bytes_in_ten_thousand_interleavi
         }
     }
     // Either replica was first often enough, with the opening, with the first block, and with later ones.
-    let often = won.iter().flatten().all(|times| *times > SESSIONS / 10);
+    let often = won.iter().flatten().all(|times| *times > sessions / 10);
     assert!(often, "{won:?}");
 }
 
 #[tokio::test]
 async fn within_a_replica_the_second_request_does_not_ask_again() {
-    let bench = Bench::new().await;
+    let bench = Bench::in_process().await;
     let [replica, _] = &bench.replicas;
     let sights = [&replica.hot, &replica.cold];
     for session in 0..50 {
         for turn in 0..TURNS {
             bench.turn_is(turn);
-            bench.cache.seed(session * TURNS + turn);
+            bench.seed(session, turn);
             let chat = conversation(turn);
             let before = sights.map(|s| s.asked());
             let (one, other) = tokio::join!(

@@ -1,7 +1,7 @@
 //! Organisations, agents and tokens.
 
 use ibex::ids::{AgentId, OrgId, TokenId};
-use ibex::store::{Agent, AgentStatus, CaptureScope, Org, OrgStatus, StoreError};
+use ibex::store::{Agent, AgentStatus, CaptureScope, ChangeKind, Org, OrgStatus, StoreError};
 
 use super::Backend;
 use crate::store::fixtures::{new_agent, new_org, time, token};
@@ -79,6 +79,30 @@ pub(crate) async fn an_agent_is_invisible_to_another_organisation(backend: &dyn 
         store.create_agent(homeless).await,
         Err(StoreError::Missing("organisation"))
     ));
+}
+
+pub(crate) async fn what_an_agent_captures_is_kept_and_told(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (own, foreign) = (new_org(&*store).await, new_org(&*store).await);
+    let id = new_agent(&*store, own).await;
+    let capture = async || store.agent(own, id).await.unwrap().unwrap().capture;
+    assert_eq!(capture().await, CaptureScope::Off);
+    let before = store.revision().await.unwrap();
+    for scope in [CaptureScope::User, CaptureScope::Agent] {
+        store.set_agent_capture(own, id, scope).await.unwrap();
+        assert_eq!(capture().await, scope);
+    }
+    assert!(matches!(
+        store
+            .set_agent_capture(foreign, id, CaptureScope::Off)
+            .await,
+        Err(StoreError::Missing("agent"))
+    ));
+    assert_eq!(capture().await, CaptureScope::Agent);
+    let changes = store.changes_after(before, 10).await.unwrap();
+    let kinds: Vec<_> = changes.into_iter().map(|change| change.kind).collect();
+    let told = ChangeKind::Agent(own, id);
+    assert_eq!(kinds, [told.clone(), told]);
 }
 
 pub(crate) async fn tokens_come_back_whole_and_keep_their_first_revocation(backend: &dyn Backend) {

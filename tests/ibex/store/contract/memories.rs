@@ -279,6 +279,121 @@ pub(crate) async fn lists_filter_by_status_and_by_any_label(backend: &dyn Backen
     assert_eq!(store.count_memories(&partition).await.unwrap(), 2);
 }
 
+pub(crate) async fn lists_match_all_that_is_asked(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
+    let metadata = |json: &str| -> Option<Arc<RawValue>> {
+        Some(Arc::from(RawValue::from_string(json.to_owned()).unwrap()))
+    };
+    let from = |session: &str, kind: &str| Source {
+        kind: kind.to_owned(),
+        session: Some(session.to_owned()),
+        turn: None,
+    };
+    let first = Memory {
+        pinned: true,
+        source: from("s1", "chat"),
+        metadata: metadata(r#"{"n": 1, "s": "x", "b": true, "deep": {"s": "x"}, "a.b": "dot"}"#),
+        valid_from: time(1),
+        ..memory(&partition, "first")
+    };
+    let second = Memory {
+        source: from("s2", "chat"),
+        metadata: metadata(r#"{"n": "1", "s": "y", "b": false}"#),
+        valid_from: time(2),
+        ..memory(&partition, "second")
+    };
+    let third = Memory {
+        source: from("s1", "import"),
+        valid_from: time(3),
+        ..memory(&partition, "third")
+    };
+    let (first_id, second_id, third_id) = (first.id, second.id, third.id);
+    store.commit_all(vec![first, second, third]).await.unwrap();
+    let scope = std::slice::from_ref(&partition);
+    let all = history(&*store, &partition).await;
+    let list = async |matching: Matching| {
+        let filter = ListFilter {
+            matching,
+            ..all.clone()
+        };
+        ids(&*store, scope, filter).await.0
+    };
+    let any = Matching::default;
+    let pinned = |pinned| Matching {
+        pinned: Some(pinned),
+        ..any()
+    };
+    assert_eq!(list(pinned(true)).await, [first_id]);
+    assert_eq!(list(pinned(false)).await, [third_id, second_id]);
+    let of_first = Matching {
+        session: Some("s1".to_owned()),
+        ..any()
+    };
+    assert_eq!(list(of_first.clone()).await, [third_id, first_id]);
+    let chat = Matching {
+        source: Some("chat".to_owned()),
+        ..of_first
+    };
+    assert_eq!(list(chat).await, [first_id], "all of it");
+    let between = Matching {
+        from: Some(time(2)),
+        until: Some(time(3)),
+        ..any()
+    };
+    assert_eq!(list(between).await, [second_id]);
+    let members = |pairs: &[(&str, &str)]| {
+        let pairs = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Matching {
+            metadata: pairs.collect(),
+            ..any()
+        }
+    };
+    for (pairs, expected) in [
+        (&[("n", "1")][..], vec![second_id, first_id]),
+        (&[("s", "x")], vec![first_id]),
+        (&[("b", "true")], vec![first_id]),
+        (&[("b", "false")], vec![second_id]),
+        (&[("n", "1"), ("s", "y")], vec![second_id]),
+        (&[("a.b", "dot")], vec![first_id]),
+        (&[("deep", "x")], vec![]),
+        (&[("s", "z")], vec![]),
+        (&[("absent", "x")], vec![]),
+    ] {
+        assert_eq!(list(members(pairs)).await, expected, "{pairs:?}");
+    }
+}
+
+pub(crate) async fn a_current_reading_holds_what_is_valid_then(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
+    let valid = |text: &str, from, until: Option<i64>| Memory {
+        valid_from: time(from),
+        valid_until: until.map(time),
+        ..memory(&partition, text)
+    };
+    let rows = [
+        valid("over", 0, Some(10)),
+        valid("begins", 10, Some(11)),
+        valid("open", 1, None),
+        valid("to come", 11, None),
+        Memory {
+            status: Status::Superseded,
+            ..valid("replaced", 0, None)
+        },
+    ];
+    let [_, begins, open, _, _] = rows.each_ref().map(|row| row.id);
+    store.commit_all(rows.to_vec()).await.unwrap();
+    let filter = ListFilter {
+        reading: Reading::Current(time(10)),
+        ..history(&*store, &partition).await
+    };
+    let scope = std::slice::from_ref(&partition);
+    assert_eq!(ids(&*store, scope, filter).await.0, [open, begins]);
+}
+
 pub(crate) async fn a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active(
     backend: &dyn Backend,
 ) {

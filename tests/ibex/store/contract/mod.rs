@@ -6,6 +6,9 @@ pub(crate) mod directives;
 pub(crate) mod memories;
 pub(crate) mod duplicates;
 pub(crate) mod embeddings;
+pub(crate) mod refinery;
+pub(crate) mod review;
+pub(crate) mod ledger;
 pub(crate) mod forget;
 pub(crate) mod fences;
 pub(crate) mod sessions;
@@ -59,6 +62,7 @@ macro_rules! store_contract {
             identity {
                 organisations_are_kept_and_listed_oldest_first,
                 an_agent_is_invisible_to_another_organisation,
+                what_an_agent_captures_is_kept_and_told,
                 tokens_come_back_whole_and_keep_their_first_revocation,
                 a_token_cannot_be_bound_to_another_organisations_agent,
             }
@@ -79,6 +83,8 @@ macro_rules! store_contract {
                 no_write_reaches_another_partition,
                 pages_go_newest_first_through_all_partitions,
                 lists_filter_by_status_and_by_any_label,
+                lists_match_all_that_is_asked,
+                a_current_reading_holds_what_is_valid_then,
                 a_partition_is_read_page_by_page_with_vectors_and_without_what_is_not_active,
                 use_counts_add_up_without_a_change_of_the_row,
             }
@@ -90,6 +96,37 @@ macro_rules! store_contract {
             embeddings {
                 what_lacks_a_vector_is_found_page_by_page,
                 a_new_vector_changes_nothing_else_and_is_in_the_feed,
+            }
+            refinery {
+                what_a_new_memory_replaces_ends_where_it_begins_and_is_named_by_it,
+                what_ends_later_is_active_until_then,
+                a_verdict_about_a_text_that_is_not_there_is_void,
+                relations_are_noted_once_and_seen_from_both_ends,
+                the_same_text_for_another_time_takes_the_place_of_the_one_that_is_over,
+                a_quarantined_memory_tells_why_until_it_is_released,
+                a_changed_text_is_a_forgotten_one,
+                a_change_without_a_new_text_forgets_nothing,
+                a_change_of_what_changed_meanwhile_is_stale,
+                a_change_into_the_text_of_another_is_not_made,
+                votes_count_for_active_memories_of_the_partitions,
+                mates_of_a_slot_come_with_the_newest_start_first,
+            }
+            review {
+                an_open_question_is_settled_once,
+                what_began_together_ends_when_it_is_decided,
+                a_decision_that_replaces_nothing_leaves_both_as_they_are,
+                a_question_about_a_memory_that_is_gone_is_void,
+                questions_are_listed_newest_first_page_by_page,
+                dead_letters_are_told_newest_first_and_go_when_they_are_old,
+                an_agents_partitions_with_something_to_look_at_are_known,
+            }
+            ledger {
+                a_keyed_write_leaves_an_outcome_for_each_member,
+                a_used_key_refuses_the_whole_write,
+                of_two_writes_with_one_key_at_once_one_is_done,
+                a_key_is_free_again_after_its_time,
+                a_member_without_a_row_fails_the_write,
+                old_keys_are_deleted,
             }
             forget {
                 a_forgotten_memory_is_found_by_no_read,

@@ -1,0 +1,162 @@
+//! Leaves a Redis alone that keeps failing, so that it does not add its timeout to every request: after some failures in a row calls fail at
+//! once for a while, then one of them tries.
+//!
+//! The first rest is short, because most stalls are (a fork, a failover): a stall of a few milliseconds must not become a second of refusals.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Failures in a row that open it.
+const FAILURES: u32 = 5;
+/// The first rest; each that follows is twice as long.
+const FIRST_REST: Duration = Duration::from_millis(100);
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Counts failures in a row.
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    /// How long it rests and until when; nothing while it is closed.
+    rest: Option<(Duration, Instant)>,
+    /// A call is trying whether Redis is back.
+    trying: bool,
+}
+
+/// What an outcome changed, for the one log line about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// From now on calls fail at once.
+    Open,
+    /// Redis is back.
+    Closed,
+    /// Nothing.
+    Neither,
+}
+
+impl Breaker {
+    /// Leave to call, unless Redis rests.
+    pub(super) fn enter(&self) -> Option<Attempt<'_>> {
+        let mut state = self.0.lock();
+        let trial = match state.rest {
+            None => false,
+            Some((_, until)) if state.trying || Instant::now() < until => return None,
+            Some(_) => true,
+        };
+        state.trying = trial;
+        Some(Attempt {
+            breaker: self,
+            trial,
+        })
+    }
+}
+
+/// One call on its way. Dropping it says nothing about Redis: whoever asked has gone.
+#[derive(Debug)]
+pub(super) struct Attempt<'a> {
+    breaker: &'a Breaker,
+    trial: bool,
+}
+
+impl Attempt<'_> {
+    /// Notes how it ended.
+    pub(super) fn ended(self, well: bool) -> Turned {
+        let mut state = self.breaker.0.lock();
+        let resting = state.rest;
+        if well {
+            *state = State::default();
+            return if resting.is_some() {
+                Turned::Closed
+            } else {
+                Turned::Neither
+            };
+        }
+        state.failures = state.failures.saturating_add(1);
+        match resting {
+            None if state.failures >= FAILURES => {
+                state.rest = Some((FIRST_REST, Instant::now() + FIRST_REST));
+                Turned::Open
+            }
+            // Calls that began before it opened tell nothing new.
+            Some((rest, _)) if self.trial => {
+                let rest = (rest * 2).min(LONGEST_REST);
+                state.rest = Some((rest, Instant::now() + rest));
+                Turned::Neither
+            }
+            None | Some(_) => Turned::Neither,
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.trial {
+            self.breaker.0.lock().trying = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Breaker, FAILURES, FIRST_REST, LONGEST_REST, Turned};
+
+    fn broken() -> Breaker {
+        let breaker = Breaker::default();
+        for n in 1..=FAILURES {
+            let turned = breaker.enter().expect("closed").ended(false);
+            assert_eq!(turned == Turned::Open, n == FAILURES);
+        }
+        breaker
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_failures_in_a_row_calls_fail_at_once_until_one_tries() {
+        let breaker = broken();
+        assert!(breaker.enter().is_none());
+        tokio::time::advance(FIRST_REST).await;
+        let first = breaker.enter().expect("one tries");
+        assert!(breaker.enter().is_none(), "and only one");
+        assert_eq!(first.ended(false), Turned::Neither);
+        tokio::time::advance(FIRST_REST).await;
+        assert!(breaker.enter().is_none(), "the second rest is longer");
+        tokio::time::advance(FIRST_REST).await;
+        let turned = breaker.enter().expect("one tries").ended(true);
+        assert_eq!(turned, Turned::Closed);
+        assert!(breaker.enter().is_some() && breaker.enter().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rests_grow_to_a_bound() {
+        let breaker = broken();
+        for _ in 0..20 {
+            tokio::time::advance(LONGEST_REST).await;
+            breaker.enter().expect("one tries").ended(false);
+        }
+        tokio::time::advance(LONGEST_REST).await;
+        assert!(breaker.enter().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_in_between_starts_the_count_anew() {
+        let breaker = Breaker::default();
+        for n in 0..FAILURES * 3 {
+            breaker.enter().expect("closed").ended(n % 3 == 0);
+        }
+        assert!(breaker.enter().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_leaves_says_nothing_and_lets_the_next_one_try() {
+        let breaker = broken();
+        tokio::time::advance(FIRST_REST + Duration::from_millis(1)).await;
+        drop(breaker.enter().expect("one tries"));
+        assert!(breaker.enter().is_some());
+    }
+}

@@ -1,0 +1,5 @@
+//! The caches of frozen sessions: one contract.
+
+mod contract;
+mod in_process;
+mod redis;
