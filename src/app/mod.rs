@@ -282,7 +282,7 @@ impl App {
             return;
         };
         let app = self.clone();
-        let heard = move |_| app.changes.notify_one();
+        let heard = move |_| app.read_changes();
         self.tasks.spawn(listen(redis, self.tasks.clone(), heard));
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     let asked = app.redis.as_ref();
     let (store, redis) = tokio::join!(
         Check::of(app.store.ping()),
-        OptionFuture::from(asked.map(|redis| Check::of(redis.ping())))
+        OptionFuture::from(asked.map(|redis| Check::of(redis.takes_writes())))
     );
     let draining = app.is_draining();
     // Without the rates that replicas share a request is refused, unless this replica counts by itself.

@@ -22,3 +22,4 @@ mod embedder;
 mod server;
 mod redis;
 mod store;
+mod replicas;

@@ -284,6 +284,8 @@ case ${1:-} in
     one_at_a_time
     install_redis
     install_postgres
+    # What was left by tests that were killed; no test runs for so long.
+    find "$BASE" -maxdepth 1 -name 'own.*' -mmin +120 -exec rm -rf {} +
     FOLDER=$(mktemp -d "$BASE/own.XXXXXX")
     chmod 755 "$FOLDER"
     fresh "$2" "$FOLDER"

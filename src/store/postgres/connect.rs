@@ -57,7 +57,16 @@ impl Settings {
         Ok(single(&self.options, self.connect).await?)
     }
 
-    /// What every connection runs first. The server then gives up what takes too long, also for a client that is gone, and what it says
+    /// A connection of its own, set up as those of the pool are.
+    pub(super) async fn ready(&self) -> Result<PgConnection, Fault> {
+        let mut conn = single(&self.options, self.connect).await?;
+        let set_up = conn.execute(sqlx::raw_sql(AssertSqlSafe(self.setup())));
+        let set_up = timeout(self.bounds.statement, set_up).await;
+        set_up.map_err(|_| Fault::Late)??;
+        Ok(conn)
+    }
+
+    /// What every connection runs first; a pooler in between has to keep whole sessions apart, because these settings belong to one. The server then gives up what takes too long, also for a client that is gone, and what it says
     /// besides answers is not sent. The role is taken on last, and for good.
     pub(super) fn setup(&self) -> Arc<str> {
         let (statement, role) = (self.bounds.statement.as_millis(), &self.role);

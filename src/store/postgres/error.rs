@@ -54,6 +54,9 @@ pub enum OpenError {
     /// The server has no pgvector.
     #[error("the server does not have the extension pgvector")]
     NoVectors,
+    /// The server's pgvector is too old.
+    #[error("the extension pgvector is older than 0.8: update it")]
+    OldVectors,
     /// The engine refused.
     #[error(transparent)]
     Store(#[from] StoreError),

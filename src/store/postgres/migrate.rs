@@ -61,12 +61,8 @@ pub async fn migrate(config: &PostgresConfig) -> Result<MigrationReport, OpenErr
 }
 
 async fn migrate_on(conn: &mut PgConnection, role: &str) -> Result<MigrationReport, OpenError> {
-    run(
-        conn,
-        &format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"),
-        None,
-    )
-    .await?;
+    let begin = format!("SET statement_timeout = 0; BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
+    run(conn, &begin, None).await?;
     let found = version(conn).await?;
     if found > known() {
         return Err(OpenError::NewerSchema {
@@ -113,10 +109,24 @@ async fn prepare(conn: &mut PgConnection) -> Result<(), OpenError> {
         Some("42501") => OpenError::Forbidden("create the extension pgvector"),
         _ => fault.into(),
     })?;
+    require_iterative_scans(conn).await?;
     let sql = "SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), TRUE)
                FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
                CREATE TABLE IF NOT EXISTS schema_steps (version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())";
     run(conn, sql, Some("create the schema")).await
+}
+
+/// Since version 0.8 a vector index goes on until it has found enough rows that may be seen.
+async fn require_iterative_scans(conn: &mut PgConnection) -> Result<(), OpenError> {
+    let sql = "SELECT string_to_array(extversion, '.')::integer[] >= ARRAY[0, 8] FROM pg_extension WHERE extname = 'vector'";
+    let row = sqlx::query(sql)
+        .fetch_one(conn)
+        .await
+        .map_err(Fault::from)?;
+    if Columns::of(&row, "extension").take()? {
+        return Ok(());
+    }
+    Err(OpenError::OldVectors)
 }
 
 /// Roles belong to the server, not to the database: somebody else may create it at the same time.

@@ -67,12 +67,13 @@ pub struct PostgresStore {
     fences: Links,
     turns: tx::Turns,
     fence_timeout: Duration,
+    large: search::Large,
     exact_rows: usize,
     ef_search: u32,
     /// The newest revision that [`poll`](super::ChangeFeed::poll) has told of.
     told: AtomicI64,
     uses: Arc<uses::Uses>,
-    run: sessions::Run,
+    run: Arc<sessions::Run>,
     tasks: Tasks,
 }
 
@@ -102,11 +103,12 @@ impl PostgresStore {
             fences: pool(for_fences),
             turns: tx::Turns::default(),
             fence_timeout: Duration::from_millis(config.fence_timeout_ms),
+            large: search::large(),
             exact_rows: config.exact_rows,
             ef_search: config.ef_search,
             told: AtomicI64::new(newest),
             uses: Arc::new(uses::Uses::new(links.clone(), tasks.clone())),
-            run: sessions::Run::new(),
+            run: Arc::new(sessions::Run::new(settings)),
             links,
             tasks,
         })
@@ -118,6 +120,7 @@ impl PostgresStore {
     /// When a connection could not be closed in time.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.uses.close().await;
+        self.run.release().await;
         let (links, fences) = tokio::join!(self.links.close(), self.fences.close());
         self.tasks.drain(DRAIN).await;
         links.and(fences)

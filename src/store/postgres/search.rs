@@ -1,11 +1,13 @@
 //! Candidates for the cold branch of a partition that is not loaded into the process.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::memories::{COLUMNS, FROM, read};
+use super::memories::{COLUMNS, FROM, numbers, read};
 use super::rows::{Columns, composed, limit, micros, scope, stored_text};
 use crate::memory::search::{self, CandidateStore, Wanted, lexemes};
 use crate::memory::{Memory, PartitionKey};
@@ -14,12 +16,28 @@ use crate::store::StoreError;
 /// How many times as large as was counted a partition is taken to be that is not counted to its end.
 const BEYOND: u64 = 8;
 
+/// How long it is taken for granted which partitions are large.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// Partitions of which that is kept.
+const COUNTED: u64 = 10_000;
+
+/// Which partitions the index is asked for.
+pub(super) type Large = moka::sync::Cache<PartitionKey, bool>;
+
+/// An empty one.
+pub(super) fn large() -> Large {
+    Large::builder()
+        .max_capacity(COUNTED)
+        .time_to_live(COUNTED_FOR)
+        .build()
+}
+
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidates<'a> {
     /// The question's vector, with the name of its model: only vectors of that model are compared.
     pub vector: Option<(&'a str, &'a [f32])>,
-    /// Words, any of which may occur. Scripts that write words without spaces are not taken apart.
+    /// Terms as [`lexemes`] gives them, any of which may occur.
     pub words: &'a [String],
     /// Most memories by vector, and most by words.
     pub limit: usize,
@@ -31,8 +49,8 @@ impl PostgresStore {
     /// Active memories of a partition that are valid now: the nearest by cosine and those with the rarest of the words, each once and in
     /// no order. At most twice the limit.
     ///
-    /// Up to `postgres.exact_rows` memories every vector is compared; beyond it the index over the vectors of this dimension is asked,
-    /// and what it does not find is looked for one by one.
+    /// Up to `postgres.exact_rows` memories, and as long as that is faster, every vector is compared. Beyond it the index over the vectors of
+    /// this dimension is asked, and what it does not find is looked for one by one.
     ///
     /// # Errors
     /// When the database does not answer in time, or refuses the vector.
@@ -47,19 +65,46 @@ impl PostgresStore {
         );
         let (org, agent, user) = scope(partition);
         let (model, vector) = wanted.vector.unwrap_or_default();
+        let by_index =
+            !vector.is_empty() && self.is_indexed_faster(partition, wanted.limit).await?;
         let statement = composed(sql)
             .bind(org)
             .bind(agent)
             .bind(user)
             .bind(stored_text(model))
             .bind(vector)
-            .bind(stored_text(&wanted.words.join(" ")))
+            .bind(numbers(partition, wanted.words))
             .bind(micros(wanted.now))
             .bind(limit(wanted.limit))
-            .bind(limit(self.exact_rows))
+            .bind(by_index)
             .bind(i64::from(self.ef_search));
         let mut snapshot = self.snapshot(partition.org).await?;
         read(&snapshot.rows(statement).await?)
+    }
+
+    /// Whether to ask the index for a partition. It is counted once in a while: a partition does not grow much in between.
+    async fn is_indexed_faster(
+        &self,
+        partition: &PartitionKey,
+        most: usize,
+    ) -> Result<bool, StoreError> {
+        if let Some(known) = self.large.get(partition) {
+            return Ok(known);
+        }
+        let (org, agent, user) = scope(partition);
+        let faster = || {
+            sqlx::query("SELECT is_indexed_faster($1, $2, $3, $4, $5)")
+                .bind(org)
+                .bind(agent)
+                .bind(user)
+                .bind(limit(most))
+                .bind(limit(self.exact_rows))
+        };
+        let rows = self.links.ask(faster).await?;
+        let row = rows.first().ok_or(StoreError::Damaged("partition"))?;
+        let faster = Columns::of(row, "partition").take()?;
+        self.large.insert(partition.clone(), faster);
+        Ok(faster)
     }
 
     /// How many active memories a partition holds, counted no further than `cap`.

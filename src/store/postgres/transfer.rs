@@ -9,10 +9,11 @@ use uuid::Uuid;
 
 use super::error::constraint;
 use super::links::Link;
-use super::memories::members_of;
+use super::memories::{members_of, words_of};
 use super::rows::{Columns, Statement, composed, org_uuid, stored_text};
 use super::{PostgresStore, tx};
-use crate::ids::OrgId;
+use crate::ids::{AgentId, OrgId};
+use crate::memory::PartitionKey;
 use crate::store::transfer::{
     BATCH, Batch, Cell, Column, ExportId, Kind, Parent, Row, Standing, TABLES, Table, TransferStore,
 };
@@ -316,14 +317,12 @@ fn memory(table: &Table, row: &Row) -> Result<Vec<Statement>, StoreError> {
     let values: Vec<String> = (1..=columns.len()).map(|n| format!("${n}")).collect();
     let members = columns.len() + 1;
     let mut statement = composed(format!(
-        "INSERT INTO memories ({}, members) VALUES ({}, ${members})",
+        "INSERT INTO memories ({}, members, words) VALUES ({}, ${members}, ${})",
         names.join(", "),
-        values.join(", ")
+        values.join(", "),
+        members + 1
     ));
-    let of = |name: &str| {
-        let at = table.columns.iter().position(|column| column.name == name);
-        at.and_then(|at| row.get(at)).unwrap_or(&Cell::Null)
-    };
+    let of = |name| of(table, row, name);
     for (cell, column) in row.iter().zip(table.columns) {
         if column.kind != Kind::Vector {
             statement = bound(statement, table, column, cell)?;
@@ -333,7 +332,11 @@ fn memory(table: &Table, row: &Row) -> Result<Vec<Statement>, StoreError> {
         Cell::Text(text) => members_of(text),
         Cell::Null | Cell::Int(_) | Cell::Real(_) | Cell::Bytes(_) => Vec::new(),
     };
-    let mut statements = vec![statement.bind(metadata)];
+    let words = match of("content") {
+        Cell::Text(text) => words_of(&partition(table, row)?, text),
+        Cell::Null | Cell::Int(_) | Cell::Real(_) | Cell::Bytes(_) => Vec::new(),
+    };
+    let mut statements = vec![statement.bind(metadata).bind(words)];
     if let Cell::Bytes(bytes) = of("embedding")
         && !bytes.is_empty()
     {
@@ -346,6 +349,27 @@ fn memory(table: &Table, row: &Row) -> Result<Vec<Statement>, StoreError> {
         statements.push(sqlx::query(sql).bind(org).bind(id).bind(vector));
     }
     Ok(statements)
+}
+
+/// Whose a memory is.
+fn partition(table: &Table, row: &Row) -> Result<PartitionKey, StoreError> {
+    let user = match of(table, row, "user") {
+        Cell::Text(user) if !user.is_empty() => {
+            Some(user.parse().map_err(|_| StoreError::Damaged("row"))?)
+        }
+        Cell::Text(_) | Cell::Null | Cell::Int(_) | Cell::Real(_) | Cell::Bytes(_) => None,
+    };
+    Ok(PartitionKey {
+        org: OrgId::from_bytes(uuid(of(table, row, "org"))?.into_bytes()),
+        agent: AgentId::from_bytes(uuid(of(table, row, "agent"))?.into_bytes()),
+        user,
+    })
+}
+
+/// A row's value in a column.
+fn of<'a>(table: &Table, row: &'a Row, name: &str) -> &'a Cell {
+    let at = table.columns.iter().position(|column| column.name == name);
+    at.and_then(|at| row.get(at)).unwrap_or(&Cell::Null)
 }
 
 fn uuid(cell: &Cell) -> Result<Uuid, StoreError> {

@@ -22,10 +22,10 @@ use crate::ids::OrgId;
 use crate::memory::PartitionKey;
 use crate::store::{ChangeKind, StoreError};
 
-/// The lock of an organisation's writers. The bytes are the random ones of the identifier; two organisations with the same wait for each
-/// other and nothing else.
-pub(super) fn lock_key(org: OrgId) -> i64 {
-    let [.., a, b, c, d, e, f, g, h] = *org.as_bytes();
+/// The advisory lock of a row: the second half of its identifier, which is random. Two rows with the same one wait for each other and
+/// nothing else.
+pub(super) fn lock_key_of(id: Uuid) -> i64 {
+    let [.., a, b, c, d, e, f, g, h] = id.into_bytes();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
@@ -129,7 +129,7 @@ impl Tx {
         let begin = format!(
             "{}; SELECT pg_advisory_xact_lock({})",
             beginning(org, "READ COMMITTED"),
-            lock_key(org)
+            lock_key_of(org_uuid(org))
         );
         Ok(Self {
             link: links.begin(&begin, until).await?,

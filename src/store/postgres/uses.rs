@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use super::error::Fault;
 use super::links::Links;
 use super::rows::{agent_uuid, memory_uuid, micros, org_uuid, user_column};
-use super::tx::lock_key;
 use crate::ids::{MemoryId, OrgId};
 use crate::memory::PartitionKey;
 use crate::store::StoreError;
@@ -136,9 +135,8 @@ impl Uses {
             .iter()
             .map(|(.., count)| micros(count.last))
             .collect();
-        let statement = sqlx::query("SELECT count_uses($1, $2, $3, $4, $5, $6, $7)")
+        let statement = sqlx::query("SELECT count_uses($1, $2, $3, $4, $5, $6)")
             .bind(org_uuid(org))
-            .bind(lock_key(org))
             .bind(agents)
             .bind(users)
             .bind(ids)

@@ -43,7 +43,7 @@ pub async fn ensure_vector_index(
 
 async fn ensure(conn: &mut PgConnection, dimensions: usize) -> Result<bool, OpenError> {
     let name = format!("memory_vectors_hnsw_{dimensions}");
-    let path = "SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), FALSE)
+    let path = "SET statement_timeout = 0; SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), FALSE)
                 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'";
     run(conn, path.to_owned()).await?;
     // Of two that create it at once, the second waits.

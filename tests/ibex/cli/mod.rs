@@ -10,8 +10,8 @@ mod crash;
 mod demo;
 mod import;
 mod memory;
-mod process;
-mod serving;
+pub(crate) mod process;
+pub(crate) mod serving;
 mod transfer;
 mod usage;
 
@@ -22,19 +22,19 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder with a store, and the binary run in it with no other environment.
-struct Ibex {
+pub(crate) struct Ibex {
     folder: TempDir,
 }
 
 impl Ibex {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
     /// The binary, not started yet.
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ibex"));
         command
             .args(args)

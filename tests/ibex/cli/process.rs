@@ -5,14 +5,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 /// A running process and the lines that it writes. Dropping it kills it.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
-    pub(super) stdout: Lines,
-    pub(super) stderr: Lines,
+    pub(crate) stdout: Lines,
+    pub(crate) stderr: Lines,
 }
 
 /// The lines of one output, read as they come so that the process never waits.
-pub(super) struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
     fn of(output: impl Read + Send + 'static) -> Self {
@@ -30,7 +30,7 @@ impl Lines {
 
     /// The lines up to and with the first that contains `text`.
     #[track_caller]
-    pub(super) fn until(&self, text: &str) -> Vec<String> {
+    pub(crate) fn until(&self, text: &str) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
             let line = self
@@ -46,13 +46,13 @@ impl Lines {
     }
 
     /// Everything that is left, once the process has ended.
-    pub(super) fn rest(&self) -> Vec<String> {
+    pub(crate) fn rest(&self) -> Vec<String> {
         self.0.iter().collect()
     }
 }
 
 impl Running {
-    pub(super) fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -65,12 +65,12 @@ impl Running {
         }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal by its name.
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &self.id().to_string()])
             .status()
@@ -78,11 +78,11 @@ impl Running {
         assert!(sent.success(), "kill -{name}");
     }
 
-    pub(super) fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 }

@@ -28,7 +28,12 @@ pub(super) fn serving(mut command: Command) -> (Running, String) {
         ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1"),
         ("OPENAI_API_KEY", "sk-invented"),
     ]);
-    let server = Running::start(&mut command);
+    started(&mut command)
+}
+
+/// The same for a command with all of its settings, a log in JSON among them.
+pub(crate) fn started(command: &mut Command) -> (Running, String) {
+    let server = Running::start(command);
     let line = server.stderr.until("\"listening\"").pop().unwrap();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address = line["address"].as_str().unwrap().to_owned();

@@ -1,6 +1,7 @@
 //! `ibex export` and `ibex import`: a whole store moves, and nothing but the whole of it counts as moved.
 
 use super::Ibex;
+use crate::support::services::fresh_database;
 
 const OWLS: &str = "Zora Winterfeld keeps seven owls in the old mill.";
 
@@ -150,4 +151,47 @@ fn an_import_fills_empty_stores_under_the_same_keys_only() {
         "{told}"
     );
     strange.ok(&["import", "all.jsonl", "--other-keys"]);
+}
+
+#[test]
+fn a_store_moves_to_a_database_and_back() {
+    let (from, token) = exported();
+    let to = target(&from, |export| export);
+    let database = fresh_database();
+    let keys = std::fs::read_to_string(to.folder.path().join("ibex-data/ibex.db.keys")).unwrap();
+    let keys: serde_json::Value = serde_json::from_str(&keys).unwrap();
+    let url = [
+        ("IBEX_POSTGRES__URL", database.url()),
+        (
+            "IBEX_KEYS__TOKEN_DIGEST",
+            keys["token_digest"].as_str().unwrap(),
+        ),
+    ];
+    let over = |args: &[&str]| {
+        let output = to.run_with(args, &url, "");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {told}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let refused = to.run_with(&["import", "all.jsonl"], &url, "");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && told.contains("ibex migrate"),
+        "{told}"
+    );
+    over(&["migrate"]);
+    let imported: serde_json::Value =
+        serde_json::from_str(&over(&["import", "all.jsonl", "--json"])).unwrap();
+    let found = over(&[
+        "memory",
+        "search",
+        "Where does Zora Winterfeld keep her owls?",
+    ]);
+    assert!(found.contains(OWLS), "{found}");
+    over(&["export", "back.jsonl"]);
+    over(&["token", "revoke", &token]);
+    let back = target(&from, |_| String::new());
+    let export = to.folder.path().join("back.jsonl");
+    std::fs::copy(export, back.folder.path().join("back.jsonl")).unwrap();
+    assert_eq!(back.json(&["import", "back.jsonl"]), imported);
 }

@@ -103,16 +103,19 @@ async fn set(
     new: &NewEmbedding,
 ) -> Result<bool, StoreError> {
     let sql = "WITH row AS (UPDATE memories SET embedding_model = $6
-                            WHERE org = $1 AND agent = $2 AND user_id = $3 AND id = $4 AND content_hash = $5 AND status = 'active' RETURNING id)
+                            WHERE org = $1 AND agent = $2 AND user_id = $3 AND id = $4 AND content_hash = $5 AND status = 'active' RETURNING id),
+                    gone AS (DELETE FROM memory_vectors v USING row WHERE v.org = $1 AND v.memory = row.id AND $7::real[] IS NULL),
+                    put AS (
                INSERT INTO memory_vectors (org, agent, user_id, memory, model, embedding, live)
-               SELECT $1, $2, $3, row.id, $6, $7::real[]::vector, TRUE FROM row
-               ON CONFLICT (memory) DO UPDATE SET model = excluded.model, embedding = excluded.embedding, live = TRUE";
+               SELECT $1, $2, $3, row.id, $6, $7::real[]::vector, TRUE FROM row WHERE $7::real[] IS NOT NULL
+               ON CONFLICT (memory) DO UPDATE SET model = excluded.model, embedding = excluded.embedding, live = TRUE)
+               SELECT id FROM row";
     let update = in_partition(sqlx::query(sql), partition)
         .bind(memory_uuid(new.id))
         .bind(new.content_hash)
         .bind(stored_text(&new.embedding.model))
-        .bind(&*new.embedding.vector);
-    if tx.execute(update).await? == 0 {
+        .bind(Some(&*new.embedding.vector).filter(|vector| !vector.is_empty()));
+    if tx.row(update).await?.is_none() {
         return Ok(false);
     }
     changed(tx, partition, new.id);

@@ -3,6 +3,7 @@
 mod list;
 mod embeddings;
 mod row;
+mod words;
 mod refined;
 
 use async_trait::async_trait;
@@ -26,6 +27,7 @@ pub(super) use refined::{
     bury, held_back, insert_row, is_tombstoned, slot_mates, update_row, written_again,
 };
 pub(super) use row::{COLUMNS, FROM, Reader, members_of};
+pub(super) use words::{numbers, words_of};
 
 #[async_trait]
 impl MemoryStore for PostgresStore {
@@ -231,7 +233,7 @@ async fn forget(
 ) -> Result<Option<PartitionKey>, StoreError> {
     let sql = "WITH gone AS (
                  UPDATE memories SET content = '', labels = '[]', valid_until = NULL, observed_at = NULL, source_kind = '', slot = NULL,
-                        review = NULL, supersedes = '{}', source_session = NULL, source_turn = NULL, metadata = NULL, members = '{}',
+                        review = NULL, supersedes = '{}', source_session = NULL, source_turn = NULL, metadata = NULL, members = '{}', words = '{}',
                         pinned = FALSE, status = 'forgotten', updated_at = $5, embedding_model = NULL, tokens_o200k = 0,
                         tokens_cl100k = 0, tokens_claude = 0, tokens_unknown = 0
                  WHERE org = $1 AND id = $4 AND status <> 'forgotten'

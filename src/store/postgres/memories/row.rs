@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::words::words_of;
 use crate::ids::MemoryId;
 use crate::memory::{Category, Embedding, Memory, Source, Status};
 use crate::store::StoreError;
@@ -27,7 +28,7 @@ pub(in crate::store::postgres) const COLUMNS: &str = "m.id, m.org, m.agent, m.us
      m.tokens_cl100k, m.tokens_claude, m.tokens_unknown, m.text_revision, m.supersedes";
 
 /// Columns that an edit can change, in the order in which [`bind_changing`] binds them from the fifth parameter on.
-const CHANGING: [&str; 24] = [
+const CHANGING: [&str; 25] = [
     "content",
     "labels",
     "confidence",
@@ -39,6 +40,7 @@ const CHANGING: [&str; 24] = [
     "source_turn",
     "metadata",
     "members",
+    "words",
     "pinned",
     "status",
     "content_hash",
@@ -149,6 +151,7 @@ fn bind_changing(
         .bind(source.turn.map(i64::from))
         .bind(memory.metadata.as_ref().map(|json| stored_text(json.get())))
         .bind(memory.metadata.as_deref().map(members).unwrap_or_default())
+        .bind(words_of(&memory.partition, &memory.content))
         .bind(memory.pinned)
         .bind(memory.status.as_str())
         .bind(memory.content_hash)
@@ -165,7 +168,9 @@ fn bind_changing(
 }
 
 fn bind_vector(statement: Statement, memory: &Memory) -> Statement {
-    statement.bind(memory.embedding.as_ref().map(|e| &*e.vector))
+    // One without numbers is only named: the extension knows none of that dimension.
+    let vector = memory.embedding.as_ref().map(|e| &*e.vector);
+    statement.bind(vector.filter(|vector| !vector.is_empty()))
 }
 
 /// Reads memories of one result. Rows of one load mostly share the embedder, so they share its name too.
@@ -216,10 +221,11 @@ impl Reader {
     fn embedding(&mut self, columns: &mut Columns<'_>) -> Result<Option<Embedding>, StoreError> {
         let model = columns.optional_text()?;
         let bytes: Option<&[u8]> = columns.take()?;
-        let (Some(model), Some(bytes)) = (model, bytes) else {
+        let Some(model) = model else {
             return Ok(None);
         };
-        let vector = vector(bytes).ok_or_else(|| columns.damaged())?;
+        let vector = bytes.map_or_else(|| Some(Arc::default()), vector);
+        let vector = vector.ok_or_else(|| columns.damaged())?;
         let last = self.model.take_if(|last| **last == *model);
         let model = last.unwrap_or_else(|| model.into());
         self.model = Some(Arc::clone(&model));

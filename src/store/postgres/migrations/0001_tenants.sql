@@ -81,6 +81,11 @@ CREATE TABLE changes (
     ref      uuid   NOT NULL
 );
 
+-- The advisory lock of a row: the second half of its identifier, which is random (tx.rs has the same).
+CREATE FUNCTION lock_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT ('x' || right(replace(id::text, '-', ''), 16))::bit(64)::bigint
+$$;
+
 -- What a credential, its organisation and its agent are looked up with: a setting and a read in one statement.
 
 CREATE FUNCTION token_by_id(wanted uuid) RETURNS SETOF tokens LANGUAGE plpgsql AS $$

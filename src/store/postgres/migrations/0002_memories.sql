@@ -1,5 +1,6 @@
 -- `members` holds a hash of each member of `metadata` that is a text, a number or a truth value; `slot` a hash of what a text says
--- something about; `review` is why a row is in quarantine.
+-- something about; `words` a hash over partition and word of each term of the text, as the program takes texts apart; `review` is why a row
+-- is in quarantine.
 CREATE TABLE memories (
     id               uuid    PRIMARY KEY,
     org              uuid    NOT NULL,
@@ -16,6 +17,7 @@ CREATE TABLE memories (
     source_turn      bigint,
     metadata         text,
     members          uuid[]  NOT NULL,
+    words            bigint[] NOT NULL,
     pinned           boolean NOT NULL,
     status           text    NOT NULL,
     revision         bigint  NOT NULL,
@@ -65,7 +67,7 @@ CREATE INDEX memory_vectors_hnsw_256 ON memory_vectors USING hnsw ((embedding::v
 CREATE INDEX memory_vectors_hnsw_384 ON memory_vectors USING hnsw ((embedding::vector(384)) vector_cosine_ops)
     WHERE live AND vector_dims(embedding) = 384;
 
--- The words of active memories, as hashes over partition and word. A GIN index over a tsvector would be smaller, but under row-level
+-- The words of active memories. A GIN index over a tsvector would be smaller, but under row-level
 -- security the engine looks into an index only with operators that are marked as leakproof, and those of full text are not: it would read
 -- the whole table instead. Equality of numbers is leakproof, and says beforehand how rare each word is.
 CREATE TABLE memory_words (
@@ -75,21 +77,16 @@ CREATE TABLE memory_words (
     PRIMARY KEY (org, word, memory)
 );
 
-CREATE FUNCTION words_of(of_agent uuid, of_user text, content text) RETURNS SETOF bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT DISTINCT ('x' || encode(substring(sha256(convert_to(of_agent::text || '/' || of_user || '/' || w.word, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint
-    FROM unnest(tsvector_to_array(to_tsvector('simple', content))) AS w (word)
-$$;
-
 -- Words and vectors follow the row.
 CREATE FUNCTION follow_memory() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND OLD.status = 'active' THEN
         DELETE FROM memory_words w WHERE w.org = OLD.org AND w.memory = OLD.id
-            AND w.word IN (SELECT words_of(OLD.agent, OLD.user_id, OLD.content));
+            AND w.word = ANY (OLD.words);
     END IF;
     IF NEW.status = 'active' THEN
         INSERT INTO memory_words (org, word, memory)
-        SELECT NEW.org, w, NEW.id FROM words_of(NEW.agent, NEW.user_id, NEW.content) AS w;
+        SELECT DISTINCT NEW.org, w, NEW.id FROM unnest(NEW.words) AS w;
     END IF;
     IF TG_OP = 'UPDATE' AND OLD.status <> NEW.status THEN
         UPDATE memory_vectors v SET live = (NEW.status = 'active') WHERE v.org = NEW.org AND v.memory = NEW.id;
@@ -99,7 +96,7 @@ END $$;
 
 CREATE TRIGGER memory_inserted AFTER INSERT ON memories FOR EACH ROW WHEN (NEW.status = 'active') EXECUTE FUNCTION follow_memory();
 CREATE TRIGGER memory_changed AFTER UPDATE ON memories FOR EACH ROW
-    WHEN (OLD.status <> NEW.status OR OLD.content <> NEW.content) EXECUTE FUNCTION follow_memory();
+    WHEN (OLD.status <> NEW.status OR OLD.words <> NEW.words) EXECUTE FUNCTION follow_memory();
 
 -- The revision at which a partition last lost a memory: one row to look at before each handoff.
 CREATE TABLE forget_fences (
@@ -220,11 +217,11 @@ BEGIN
 END $$;
 
 -- Uses of memories, added up. Telemetry: its commit does not wait for the disk.
-CREATE FUNCTION count_uses(of_org uuid, lock_key bigint, agents uuid[], users text[], ids uuid[], counts bigint[], lasts bigint[])
+CREATE FUNCTION count_uses(of_org uuid, agents uuid[], users text[], ids uuid[], counts bigint[], lasts bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('ibex.org', of_org::text, TRUE), set_config('synchronous_commit', 'off', TRUE);
-    PERFORM pg_advisory_xact_lock(lock_key);
+    PERFORM pg_advisory_xact_lock(lock_of(of_org));
     UPDATE memories m SET retrieval_count = least(m.retrieval_count + u.count, 4294967295), retrieved_at = greatest(m.retrieved_at, u.last)
     FROM unnest(agents, users, ids, counts, lasts) AS u (agent, user_id, id, count, last)
     WHERE m.org = of_org AND m.agent = u.agent AND m.user_id = u.user_id AND m.id = u.id AND m.status <> 'forgotten';

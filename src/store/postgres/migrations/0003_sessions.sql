@@ -87,15 +87,25 @@ CREATE FUNCTION micros_now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- Notes that a process begins. Answers whether no other one is left that was not heard of for a minute: such a one has died, and may
--- have taken records along. Its row is removed after a day.
+-- Says that a process lives, whose connection holds the lock of its row.
+CREATE FUNCTION beat_run(run uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO session_runs (id, seen_at) VALUES (run, micros_now()) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+    RETURN TRUE;
+END $$;
+
+-- Notes that a process begins. Answers whether every other one that did not end still lives: somebody holds the lock of its row, and it
+-- was heard of within a minute. The row of one that does not is removed after a day. One process begins at a time, because they try each
+-- other's locks.
 CREATE FUNCTION begin_run(run uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     whole boolean;
 BEGIN
+    PERFORM pg_advisory_xact_lock(lock_of('00000000-0000-0000-6962-657872756e73'));
     DELETE FROM session_runs WHERE seen_at < micros_now() - 86400 * 1000000::bigint;
-    whole := NOT EXISTS (SELECT 1 FROM session_runs WHERE id <> run AND seen_at < micros_now() - 60 * 1000000::bigint);
-    INSERT INTO session_runs (id, seen_at) VALUES (run, micros_now()) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+    whole := NOT EXISTS (SELECT 1 FROM session_runs r WHERE r.id <> run
+        AND (r.seen_at < micros_now() - 60 * 1000000::bigint OR pg_try_advisory_xact_lock(lock_of(r.id))));
+    PERFORM beat_run(run);
     RETURN whole;
 END $$;
 
@@ -105,117 +115,115 @@ BEGIN
     RETURN EXISTS (SELECT 1 FROM sessions s WHERE s.org = of_org AND s.agent = of_agent AND s.user_id = of_user AND s.id = wanted);
 END $$;
 
--- Notes a use that began at `began` and went on until `until`. One that began after the client's end of the session takes that end back;
--- a record that comes late does not.
-CREATE FUNCTION session_used(of_org uuid, of_session bigint, began bigint, until bigint) RETURNS void LANGUAGE sql AS $$
-    UPDATE sessions SET used_at = greatest(used_at, until),
-                        terminated_at = CASE WHEN terminated_at < began THEN NULL ELSE terminated_at END
-    WHERE org = of_org AND seq = of_session
-$$;
+-- A record of a session as the program sends it: its lane, and the columns of its kind.
+CREATE TYPE session_record AS (
+    kind text, lane text, at bigint,
+    epoch bigint, nonce_epoch bigint, directive bigint, snapshot uuid[], sha256 bytea, reason text, drops_blocks boolean,
+    chain bytea, anchor bytea, memories uuid[], state_from bigint, state_to bigint, digest bytea, gone uuid[],
+    prompt_tokens bigint, cached_tokens bigint, completion_tokens bigint, ms bigint, stream boolean, complete boolean
+);
 
--- One record, by its kind. The session's row is locked.
-CREATE FUNCTION record_opened(of_session bigint, r jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    of_org constant uuid := r ->> 'org';
-    at constant bigint := r ->> 'at';
+CREATE FUNCTION record_opened(of_org uuid, of_session bigint, r session_record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM session_used(of_org, of_session, at, at);
     INSERT INTO session_lanes (org, session, lane, epoch, nonce_epoch, directive, snapshot, sha256, reason, drops_blocks, at)
-    SELECT of_org, of_session, x.lane, x.epoch, x.nonce_epoch, x.directive, x.snapshot, decode(x.sha256, 'hex'), x.reason, x.drops_blocks, x.at
-    FROM jsonb_to_record(r) AS x (lane text, epoch bigint, nonce_epoch bigint, directive bigint, snapshot uuid[], sha256 text, reason text,
-                                  drops_blocks boolean, at bigint)
+    VALUES (of_org, of_session, r.lane, r.epoch, r.nonce_epoch, r.directive, r.snapshot, r.sha256, r.reason, r.drops_blocks, r.at)
     ON CONFLICT (session, lane, epoch) DO NOTHING;
     -- An epoch that is known has dropped its blocks already, and the turns since then are its own.
-    IF FOUND AND (r ->> 'drops_blocks')::boolean THEN
-        UPDATE session_turns SET live = FALSE WHERE org = of_org AND session = of_session AND lane = r ->> 'lane' AND live;
+    IF FOUND AND r.drops_blocks THEN
+        UPDATE session_turns t SET live = FALSE WHERE t.org = of_org AND t.session = of_session AND t.lane = r.lane AND t.live;
     END IF;
 END $$;
 
-CREATE FUNCTION record_settled(of_session bigint, r jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    x record;
+-- Answers how many turns the session has more: nothing at all when the record changed nothing.
+CREATE FUNCTION record_settled(of_org uuid, of_session bigint, turns bigint, r session_record) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT * INTO x FROM jsonb_to_record(r) AS x (org uuid, lane text, chain text, anchor text, nonce_epoch bigint, memories uuid[],
-                                                  state_from bigint, state_to bigint, digest text, at bigint);
-    -- A turn whose block was dropped gets the one that it has in a later epoch.
-    UPDATE session_turns t SET live = TRUE, nonce_epoch = x.nonce_epoch, memories = x.memories, state_from = x.state_from,
-                               state_to = x.state_to, digest = decode(x.digest, 'hex')
-    WHERE t.org = x.org AND t.session = of_session AND t.lane = x.lane AND t.chain = decode(x.chain, 'hex') AND NOT t.live
-      AND t.nonce_epoch < x.nonce_epoch;
-    IF NOT FOUND THEN
-        -- The lane is unknown when the session was deleted meanwhile: a turn must not bring it back.
-        INSERT INTO session_turns (org, session, position, lane, chain, anchor, nonce_epoch, memories, state_from, state_to, digest, at)
-        SELECT s.org, s.seq, s.turns, x.lane, decode(x.chain, 'hex'), decode(x.anchor, 'hex'), x.nonce_epoch, x.memories, x.state_from,
-               x.state_to, decode(x.digest, 'hex'), x.at
-        FROM sessions s WHERE s.org = x.org AND s.seq = of_session
-          AND EXISTS (SELECT 1 FROM session_lanes l WHERE l.org = s.org AND l.session = s.seq AND l.lane = x.lane)
-        ON CONFLICT (session, lane, chain) DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN;
-        END IF;
-        UPDATE sessions s SET turns = s.turns + 1 WHERE s.org = x.org AND s.seq = of_session;
+    -- The lane is unknown when the session was deleted meanwhile: a turn must not bring it back.
+    INSERT INTO session_turns (org, session, position, lane, chain, anchor, nonce_epoch, memories, state_from, state_to, digest, at)
+    SELECT of_org, of_session, turns, r.lane, r.chain, r.anchor, r.nonce_epoch, r.memories, r.state_from, r.state_to, r.digest, r.at
+    WHERE EXISTS (SELECT 1 FROM session_lanes l WHERE l.org = of_org AND l.session = of_session AND l.lane = r.lane)
+    ON CONFLICT (session, lane, chain) DO NOTHING;
+    IF FOUND THEN
+        RETURN 1;
     END IF;
-    PERFORM session_used(x.org, of_session, x.at, x.at);
+    -- A turn whose block was dropped gets the one that it has in a later epoch.
+    UPDATE session_turns t SET live = TRUE, nonce_epoch = r.nonce_epoch, memories = r.memories, state_from = r.state_from,
+                               state_to = r.state_to, digest = r.digest
+    WHERE t.org = of_org AND t.session = of_session AND t.lane = r.lane AND t.chain = r.chain AND NOT t.live
+      AND t.nonce_epoch < r.nonce_epoch;
+    RETURN CASE WHEN FOUND THEN 0 END;
 END $$;
 
 -- Rewrites the turns that held one of `gone`.
-CREATE FUNCTION record_forgotten(of_session bigint, r jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    x record;
+CREATE FUNCTION record_forgotten(of_org uuid, of_session bigint, r session_record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT * INTO x FROM jsonb_to_record(r) AS x (org uuid, lane text, gone uuid[]);
     UPDATE session_turns t SET digest = NULL, memories = ARRAY
-        (SELECT u.memory FROM unnest(t.memories) WITH ORDINALITY AS u (memory, place) WHERE u.memory <> ALL (x.gone) ORDER BY u.place)
-    WHERE t.org = x.org AND t.session = of_session AND t.lane = x.lane AND t.memories && x.gone;
+        (SELECT u.memory FROM unnest(t.memories) WITH ORDINALITY AS u (memory, place) WHERE u.memory <> ALL (r.gone) ORDER BY u.place)
+    WHERE t.org = of_org AND t.session = of_session AND t.lane = r.lane AND t.memories && r.gone;
 END $$;
 
-CREATE FUNCTION record_ended(of_session bigint, r jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    x record;
+-- Answers whether the turn is known.
+CREATE FUNCTION record_ended(of_org uuid, of_session bigint, r session_record) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT * INTO x FROM jsonb_to_record(r) AS x (org uuid, lane text, chain text, prompt_tokens bigint, cached_tokens bigint,
-                                                  completion_tokens bigint, ms bigint, stream boolean, complete boolean, at bigint);
-    UPDATE session_turns t SET calls = t.calls + 1, prompt_tokens = t.prompt_tokens + x.prompt_tokens,
-                               cached_tokens = t.cached_tokens + x.cached_tokens,
-                               completion_tokens = t.completion_tokens + x.completion_tokens, ms = t.ms + x.ms,
-                               stream = t.stream OR x.stream, complete = t.complete AND x.complete, ended_at = greatest(t.ended_at, x.at)
-    WHERE t.org = x.org AND t.session = of_session AND t.lane = x.lane AND t.chain = decode(x.chain, 'hex');
-    IF FOUND THEN
-        PERFORM session_used(x.org, of_session, x.at - x.ms * 1000, x.at);
+    UPDATE session_turns t SET calls = t.calls + 1, prompt_tokens = t.prompt_tokens + r.prompt_tokens,
+                               cached_tokens = t.cached_tokens + r.cached_tokens,
+                               completion_tokens = t.completion_tokens + r.completion_tokens, ms = t.ms + r.ms,
+                               stream = t.stream OR r.stream, complete = t.complete AND r.complete, ended_at = greatest(t.ended_at, r.at)
+    WHERE t.org = of_org AND t.session = of_session AND t.lane = r.lane AND t.chain = r.chain;
+    RETURN FOUND;
+END $$;
+
+-- Applies the records of one session in their order, and notes its use once. A use that began after the client's end of the session
+-- takes that end back; a record that comes late does not. The session's row is locked.
+CREATE FUNCTION record_session(of_org uuid, of_session bigint, records jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    r session_record;
+    held bigint := (SELECT s.turns FROM sessions s WHERE s.org = of_org AND s.seq = of_session);
+    began bigint;
+    until bigint;
+    more bigint;
+BEGIN
+    FOR r IN SELECT * FROM jsonb_populate_recordset(NULL::session_record, records) LOOP
+        IF r.kind = 'opened' THEN
+            PERFORM record_opened(of_org, of_session, r);
+        ELSIF r.kind = 'settled' THEN
+            more := record_settled(of_org, of_session, held, r);
+            CONTINUE WHEN more IS NULL;
+            held := held + more;
+        ELSIF r.kind = 'ended' THEN
+            CONTINUE WHEN NOT record_ended(of_org, of_session, r);
+        ELSE
+            PERFORM record_forgotten(of_org, of_session, r);
+            CONTINUE;
+        END IF;
+        began := greatest(began, r.at - coalesce(r.ms, 0) * 1000);
+        until := greatest(until, r.at);
+    END LOOP;
+    IF until IS NOT NULL THEN
+        UPDATE sessions s SET used_at = greatest(s.used_at, until), turns = held,
+                              terminated_at = CASE WHEN s.terminated_at < began THEN NULL ELSE s.terminated_at END
+        WHERE s.org = of_org AND s.seq = of_session;
     END IF;
 END $$;
 
--- Applies records in order, all or none. The sessions that they name are locked first, and created where a record opens them, in one
--- order: two replicas with the same sessions wait for each other instead of deadlocking.
-CREATE FUNCTION record_sessions(records jsonb) RETURNS void LANGUAGE plpgsql AS $$
+-- Applies records of sessions, all or none. The sessions come in one order, whoever sends them, and each is locked from its turn on: two
+-- replicas with the same sessions wait for each other instead of deadlocking. One that is opened is created where it is missing; of any
+-- other one that is missing the records are passed over.
+CREATE FUNCTION record_sessions(batch jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     s record;
-    r jsonb;
     of_session bigint;
 BEGIN
-    FOR s IN SELECT x.org, x.agent, x.user_id, x.id, (array_agg(x.at ORDER BY x.place) FILTER (WHERE x.kind = 'opened'))[1] AS opened_at
-             FROM ROWS FROM (jsonb_to_recordset(records) AS (kind text, org uuid, agent uuid, user_id text, id text, at bigint))
-                  WITH ORDINALITY AS x (kind, org, agent, user_id, id, at, place)
-             GROUP BY x.org, x.agent, x.user_id, x.id ORDER BY x.org, x.agent, x.user_id COLLATE "C", x.id COLLATE "C"
-    LOOP
+    FOR s IN SELECT * FROM jsonb_to_recordset(batch) AS x (org uuid, agent uuid, user_id text, id text, opened_at bigint, records jsonb) LOOP
         PERFORM set_config('ibex.org', s.org::text, TRUE);
         IF s.opened_at IS NOT NULL THEN
             INSERT INTO sessions (org, agent, user_id, id, created_at, used_at) VALUES (s.org, s.agent, s.user_id, s.id, s.opened_at, s.opened_at)
             ON CONFLICT (org, agent, user_id, id) DO NOTHING;
         END IF;
-        PERFORM 1 FROM sessions o WHERE o.org = s.org AND o.agent = s.agent AND o.user_id = s.user_id AND o.id = s.id FOR UPDATE;
-    END LOOP;
-    FOR r IN SELECT x.entry FROM jsonb_array_elements(records) WITH ORDINALITY AS x (entry, place) ORDER BY x.place LOOP
-        PERFORM set_config('ibex.org', r ->> 'org', TRUE);
         SELECT o.seq INTO of_session FROM sessions o
-        WHERE o.org = (r ->> 'org')::uuid AND o.agent = (r ->> 'agent')::uuid AND o.user_id = r ->> 'user_id' AND o.id = r ->> 'id';
-        CONTINUE WHEN NOT FOUND;
-        CASE r ->> 'kind'
-            WHEN 'opened' THEN PERFORM record_opened(of_session, r);
-            WHEN 'settled' THEN PERFORM record_settled(of_session, r);
-            WHEN 'forgotten' THEN PERFORM record_forgotten(of_session, r);
-            WHEN 'ended' THEN PERFORM record_ended(of_session, r);
-        END CASE;
+        WHERE o.org = s.org AND o.agent = s.agent AND o.user_id = s.user_id AND o.id = s.id FOR UPDATE;
+        IF FOUND THEN
+            PERFORM record_session(s.org, of_session, s.records);
+        END IF;
     END LOOP;
 END $$;
 

@@ -2,14 +2,14 @@
 -- the program, so an order among them is not promised.
 
 -- The nearest of all vectors of a partition, compared one by one. The materialised step keeps the planner from taking the vector index,
--- which knows no partitions.
+-- which knows no partitions; memories are looked at in the order of their distance until enough are valid.
 CREATE FUNCTION nearest_exact(of_org uuid, of_agent uuid, of_user text, of_model text, asked vector, at bigint, most bigint)
-RETURNS SETOF uuid LANGUAGE sql STABLE AS $$
+RETURNS SETOF uuid LANGUAGE sql STABLE ROWS 100 AS $$
     WITH distances AS MATERIALIZED (
         SELECT v.memory, v.embedding <=> asked AS distance FROM memory_vectors v
         WHERE v.org = of_org AND v.agent = of_agent AND v.user_id = of_user AND v.live AND v.model = of_model
           AND vector_dims(v.embedding) = vector_dims(asked))
-    SELECT d.memory FROM distances d JOIN memories m ON m.id = d.memory
+    SELECT d.memory FROM (SELECT memory, distance FROM distances ORDER BY distance) AS d JOIN memories m ON m.id = d.memory
     WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active'
       AND m.valid_from <= at AND (m.valid_until IS NULL OR m.valid_until > at)
     ORDER BY d.distance LIMIT most
@@ -17,7 +17,7 @@ $$;
 
 -- The nearest by the vector index of the dimension, which goes on until it has found enough of this partition or gives up.
 CREATE FUNCTION nearest_indexed(of_org uuid, of_agent uuid, of_user text, of_model text, asked vector, at bigint, most bigint)
-RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+RETURNS SETOF uuid LANGUAGE plpgsql ROWS 100 AS $$
 DECLARE
     dims constant integer := vector_dims(asked);
     kind constant text := CASE WHEN dims > 2000 THEN 'halfvec' ELSE 'vector' END;
@@ -36,11 +36,11 @@ END $$;
 
 -- Words that occur in fewer than `common` memories of the partition decide; only when there is none of those, the newest with a common
 -- one.
-CREATE FUNCTION with_words(of_org uuid, of_agent uuid, of_user text, asked text, at bigint, most bigint, common bigint)
-RETURNS SETOF uuid LANGUAGE sql STABLE AS $$
+CREATE FUNCTION with_words(of_org uuid, of_agent uuid, of_user text, asked bigint[], at bigint, most bigint, common bigint)
+RETURNS SETOF uuid LANGUAGE sql STABLE ROWS 100 AS $$
     WITH counted AS MATERIALIZED (
         SELECT a.word, (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.org = of_org AND w.word = a.word LIMIT common) AS s) AS held
-        FROM words_of(of_agent, of_user, asked) AS a (word)),
+        FROM (SELECT DISTINCT u.word FROM unnest(asked) AS u (word)) AS a),
     chosen AS MATERIALIZED (
         SELECT c.word, 1 / ln(c.held + 2.0) AS weight FROM counted c
         WHERE c.held BETWEEN 1 AND common - 1 OR (c.held = common AND NOT EXISTS (SELECT 1 FROM counted o WHERE o.held BETWEEN 1 AND common - 1))),
@@ -48,7 +48,7 @@ RETURNS SETOF uuid LANGUAGE sql STABLE AS $$
         SELECT w.memory, sum(c.weight) AS weight FROM chosen c CROSS JOIN LATERAL
             (SELECT i.memory FROM memory_words i WHERE i.org = of_org AND i.word = c.word ORDER BY i.memory DESC LIMIT common) AS w
         GROUP BY w.memory)
-    SELECT h.memory FROM hits h JOIN memories m ON m.id = h.memory
+    SELECT h.memory FROM (SELECT memory, weight FROM hits ORDER BY weight DESC, memory DESC) AS h JOIN memories m ON m.id = h.memory
     WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active'
       AND m.valid_from <= at AND (m.valid_until IS NULL OR m.valid_until > at)
     ORDER BY h.weight DESC, h.memory DESC LIMIT most
@@ -61,26 +61,32 @@ BEGIN
         WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active' LIMIT cap) AS s);
 END $$;
 
-CREATE FUNCTION candidates(of_org uuid, of_agent uuid, of_user text, of_model text, asked real[], words text, at bigint, most bigint,
-                           exact_rows bigint, ef_search bigint)
-RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+-- Whether the vector index is worth asking for a partition: it holds the vectors of all tenants, so it comes across one of this partition
+-- the more seldom the smaller its share is, and looking at one there costs some ten times as much as comparing it.
+CREATE FUNCTION is_indexed_faster(of_org uuid, of_agent uuid, of_user text, most bigint, exact_rows bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    found_by_index bigint;
-    held bigint;
+    vectors constant real := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'memory_vectors'::regclass);
+    few constant bigint := greatest(exact_rows, sqrt(10.0 * most * vectors)::bigint);
 BEGIN
-    IF words <> '' THEN
+    RETURN partition_size(of_org, of_agent, of_user, few + 1) > few;
+END $$;
+
+CREATE FUNCTION candidates(of_org uuid, of_agent uuid, of_user text, of_model text, asked real[], words bigint[], at bigint, most bigint,
+                           by_index boolean, ef_search bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql ROWS 100 AS $$
+DECLARE
+    found bigint := 0;
+BEGIN
+    IF cardinality(words) > 0 THEN
         RETURN QUERY SELECT with_words(of_org, of_agent, of_user, words, at, most, 5000);
     END IF;
-    IF cardinality(asked) > 0 THEN
-        held := partition_size(of_org, of_agent, of_user, exact_rows + 1);
-        IF held > exact_rows THEN
-            PERFORM set_config('hnsw.iterative_scan', 'strict_order', TRUE), set_config('hnsw.ef_search', ef_search::text, TRUE);
-            RETURN QUERY SELECT nearest_indexed(of_org, of_agent, of_user, of_model, asked::vector, at, most);
-            GET DIAGNOSTICS found_by_index = ROW_COUNT;
-        END IF;
-        -- An index that gave up before it had found enough of a small share of the table.
-        IF held <= exact_rows OR found_by_index < most THEN
-            RETURN QUERY SELECT nearest_exact(of_org, of_agent, of_user, of_model, asked::vector, at, most);
-        END IF;
+    IF cardinality(asked) > 0 AND by_index THEN
+        PERFORM set_config('hnsw.iterative_scan', 'strict_order', TRUE), set_config('hnsw.ef_search', ef_search::text, TRUE);
+        RETURN QUERY SELECT nearest_indexed(of_org, of_agent, of_user, of_model, asked::vector, at, most);
+        GET DIAGNOSTICS found = ROW_COUNT;
+    END IF;
+    -- The index gives up at some time, and an index of the dimension may be missing.
+    IF cardinality(asked) > 0 AND found < most THEN
+        RETURN QUERY SELECT nearest_exact(of_org, of_agent, of_user, of_model, asked::vector, at, most);
     END IF;
 END $$;

@@ -36,10 +36,16 @@ impl Outcome {
     }
 }
 
-/// The organisation's lock is held from the look to the insert, so no other process can store the same text in between.
-pub(super) async fn insert(tx: &mut Tx, draft: &Draft) -> Result<Outcome, StoreError> {
+/// The organisation's lock is held from the look to the insert, so no other process can store the same text in between. A text that is
+/// new is not looked for.
+pub(super) async fn insert(
+    tx: &mut Tx,
+    draft: &Draft,
+    is_new: bool,
+) -> Result<Outcome, StoreError> {
     let memory = &draft.memory;
     let existing = match memory.status {
+        _ if is_new => None,
         Status::Active => duplicate(tx, memory).await?,
         Status::Quarantined => {
             memories::held_back(&mut tx.link, &memory.partition, &memory.content_hash).await?

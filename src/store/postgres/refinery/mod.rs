@@ -7,19 +7,21 @@ mod ledger;
 mod letters;
 pub(super) mod relations;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::memories;
-use super::rows::{Columns, limit, micros};
+use super::rows::{Columns, agent_uuid, limit, micros, org_uuid, user_column};
 use super::tx::Tx;
 use crate::ids::{AgentId, EscalationId, MemoryId, OrgId};
 use crate::memory::{Memory, PartitionKey, Status};
 use crate::store::{
-    Committed, DeadLetter, Decider, Edit, Edited, Escalation, LedgerKey, LedgerOutcome, LedgerRow,
-    Refined, RefineryStore, Relation, Settlement, StoreError, StoredRelation,
+    Committed, DeadLetter, Decider, Draft, Edit, Edited, Escalation, LedgerKey, LedgerOutcome,
+    LedgerRow, Refined, RefineryStore, Relation, Settlement, StoreError, StoredRelation,
 };
 
 /// Organisations that one statement walks.
@@ -254,9 +256,11 @@ async fn commit(tx: &mut Tx, write: &Refined) -> Result<Vec<drafts::Outcome>, St
     if let Some(entry) = &write.ledger {
         ledger::ask(tx, entry).await?;
     }
+    let mut texts = Texts::of(tx, &write.rows).await?;
     let mut outcomes = Vec::with_capacity(write.rows.len());
     for draft in &write.rows {
-        outcomes.push(drafts::insert(tx, draft).await?);
+        let is_new = texts.take(&draft.memory);
+        outcomes.push(drafts::insert(tx, draft, is_new).await?);
     }
     if let Some(entry) = &write.ledger {
         let rows = write.rows.iter().zip(&outcomes);
@@ -269,4 +273,46 @@ async fn commit(tx: &mut Tx, write: &Refined) -> Result<Vec<drafts::Outcome>, St
         ledger::settle(tx, entry, &settled).await?;
     }
     Ok(outcomes)
+}
+
+/// The texts that a write need not look for again, row by row: nobody has them, and no former row of the write.
+struct Texts {
+    taken: HashSet<(PartitionKey, [u8; 32])>,
+}
+
+impl Texts {
+    /// Asks once for all rows, under the organisation's lock.
+    async fn of(tx: &mut Tx, rows: &[Draft]) -> Result<Self, StoreError> {
+        let sql = "SELECT m.org, m.agent, m.user_id, m.content_hash FROM unnest($2, $3, $4) AS asked (agent, user_id, content_hash)
+                   JOIN memories m ON m.org = $1 AND m.agent = asked.agent AND m.user_id = asked.user_id
+                                  AND m.content_hash = asked.content_hash AND m.status IN ('active', 'quarantined')";
+        let Some(org) = rows.first().map(|draft| draft.memory.partition.org) else {
+            return Ok(Self {
+                taken: HashSet::new(),
+            });
+        };
+        let partitions = || rows.iter().map(|draft| &draft.memory.partition);
+        let agents: Vec<_> = partitions().map(|p| agent_uuid(p.agent)).collect();
+        let users: Vec<_> = partitions().map(|p| user_column(p.user.as_ref())).collect();
+        let hashes: Vec<_> = rows.iter().map(|draft| draft.memory.content_hash).collect();
+        let statement = sqlx::query(sql)
+            .bind(org_uuid(org))
+            .bind(agents)
+            .bind(users)
+            .bind(hashes);
+        let taken = tx.rows(statement).await?;
+        let taken = taken.iter().map(|row| {
+            let mut columns = Columns::of(row, "memory");
+            Ok((columns.partition()?, columns.bytes()?))
+        });
+        Ok(Self {
+            taken: taken.collect::<Result<_, StoreError>>()?,
+        })
+    }
+
+    /// Whether the text of a row is new; it is not any more.
+    fn take(&mut self, memory: &Memory) -> bool {
+        self.taken
+            .insert((memory.partition.clone(), memory.content_hash))
+    }
 }

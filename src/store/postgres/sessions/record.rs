@@ -1,9 +1,11 @@
 //! Records of the request path, applied: the whole batch is one statement, whose function knows what each kind of record does
 //! (`migrations/0003_sessions.sql`).
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use crate::ids::MemoryId;
+use serde_json::{Value, json};
+
+use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::session::record::{OpeningRecord, SessionRecord, TurnEnd, TurnRecord};
 use crate::session::{LaneKey, RotationReason, SessionKey};
 use crate::store::StoreError;
@@ -12,43 +14,71 @@ use crate::store::postgres::links::Links;
 use crate::store::postgres::rows::{micros, stored_text, user_column};
 
 pub(super) async fn apply(links: &Links, records: &[SessionRecord]) -> Result<(), StoreError> {
-    let records: Vec<Value> = records.iter().map(record).collect();
-    let statement = sqlx::query("SELECT record_sessions($1::text::jsonb)")
-        .bind(Value::from(records).to_string());
+    let statement =
+        sqlx::query("SELECT record_sessions($1::text::jsonb)").bind(batch(records).to_string());
     let applied = links.link().await?.execute(statement).await;
     applied.map_err(|fault| constraint(fault, "session", "agent"))?;
     Ok(())
 }
 
-/// A record as the function takes it.
-fn record(record: &SessionRecord) -> Value {
-    let (key, kind, mut members) = match record {
-        SessionRecord::Opened(key, opening) => (key, "opened", opened(opening)),
-        SessionRecord::Settled(key, turn) => (key, "settled", settled(turn)),
-        SessionRecord::Forgotten(key, gone) => {
-            (key, "forgotten", object(json!({ "gone": ids(gone) })))
-        }
-        SessionRecord::Ended(key, chain, end) => (key, "ended", ended(chain.as_bytes(), end)),
-    };
-    let LaneKey { session, lane } = key;
-    let SessionKey {
-        org,
-        agent,
-        user,
-        id,
-    } = session;
-    let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-    put("kind", kind.into());
-    put("org", org.to_string().into());
-    put("agent", agent.to_string().into());
-    put("user_id", user_column(user.as_ref()).into());
-    put("id", id.as_str().into());
-    put("lane", stored_text(lane.as_str()).into());
-    Value::Object(members)
+/// What a session's records are sorted by, at every replica.
+type Place<'a> = (OrgId, AgentId, &'a str, &'a str);
+
+/// The records of one session, in their order.
+#[derive(Default)]
+struct Records {
+    opened_at: Option<i64>,
+    records: Vec<Value>,
 }
 
-fn opened(opening: &OpeningRecord) -> Map<String, Value> {
-    object(json!({
+/// Records by their session: those of two sessions do not depend on each other.
+fn batch(records: &[SessionRecord]) -> Value {
+    let mut sessions: BTreeMap<Place<'_>, Records> = BTreeMap::new();
+    for record in records {
+        let (key, value) = as_json(record);
+        let SessionKey {
+            org,
+            agent,
+            user,
+            id,
+        } = &key.session;
+        let place = (*org, *agent, user_column(user.as_ref()), id.as_str());
+        let of_session = sessions.entry(place).or_default();
+        if let SessionRecord::Opened(_, opening) = record {
+            of_session.opened_at.get_or_insert(micros(opening.at));
+        }
+        of_session.records.push(value);
+    }
+    let session = |((org, agent, user, id), of_session): (Place<'_>, Records)| {
+        json!({
+            "org": org.to_string(),
+            "agent": agent.to_string(),
+            "user_id": user,
+            "id": id,
+            "opened_at": of_session.opened_at,
+            "records": of_session.records,
+        })
+    };
+    sessions.into_iter().map(session).collect()
+}
+
+/// A record as the function takes it.
+fn as_json(record: &SessionRecord) -> (&LaneKey, Value) {
+    let (key, kind, mut value) = match record {
+        SessionRecord::Opened(key, opening) => (key, "opened", opened(opening)),
+        SessionRecord::Settled(key, turn) => (key, "settled", settled(turn)),
+        SessionRecord::Forgotten(key, gone) => (key, "forgotten", json!({ "gone": ids(gone) })),
+        SessionRecord::Ended(key, chain, end) => (key, "ended", ended(chain.as_bytes(), end)),
+    };
+    if let Some(members) = value.as_object_mut() {
+        members.insert("kind".to_owned(), kind.into());
+        members.insert("lane".to_owned(), stored_text(key.lane.as_str()).into());
+    }
+    (key, value)
+}
+
+fn opened(opening: &OpeningRecord) -> Value {
+    json!({
         "epoch": opening.epoch,
         "nonce_epoch": opening.nonce_epoch,
         "directive": opening.directive,
@@ -57,11 +87,11 @@ fn opened(opening: &OpeningRecord) -> Map<String, Value> {
         "reason": opening.reason.map(RotationReason::as_str),
         "drops_blocks": opening.drops_blocks,
         "at": micros(opening.at),
-    }))
+    })
 }
 
-fn settled(turn: &TurnRecord) -> Map<String, Value> {
-    object(json!({
+fn settled(turn: &TurnRecord) -> Value {
+    json!({
         "chain": hex(turn.chain.as_bytes()),
         "anchor": hex(turn.anchor.as_bytes()),
         "nonce_epoch": turn.nonce_epoch,
@@ -70,11 +100,11 @@ fn settled(turn: &TurnRecord) -> Map<String, Value> {
         "state_to": turn.state.map(|(_, to)| to),
         "digest": turn.digest.map(|digest| hex(&digest)),
         "at": micros(turn.at),
-    }))
+    })
 }
 
-fn ended(chain: &[u8], end: &TurnEnd) -> Map<String, Value> {
-    object(json!({
+fn ended(chain: &[u8], end: &TurnEnd) -> Value {
+    json!({
         "chain": hex(chain),
         "prompt_tokens": bounded(end.prompt_tokens),
         "cached_tokens": bounded(end.cached_tokens),
@@ -83,29 +113,22 @@ fn ended(chain: &[u8], end: &TurnEnd) -> Map<String, Value> {
         "stream": end.stream,
         "complete": end.complete,
         "at": micros(end.at),
-    }))
-}
-
-/// The members of an object.
-fn object(mut value: Value) -> Map<String, Value> {
-    value
-        .as_object_mut()
-        .map(std::mem::take)
-        .unwrap_or_default()
+    })
 }
 
 fn ids(ids: &[MemoryId]) -> Vec<String> {
     ids.iter().map(MemoryId::to_string).collect()
 }
 
+/// Bytes as the engine reads them.
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            write!(text, "{byte:02x}").ok();
-            text
-        })
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        write!(text, "{byte:02x}").ok();
+    }
+    text
 }
 
 /// Providers report these numbers. A sum that overflows the column would take the whole batch with it.

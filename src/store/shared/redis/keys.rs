@@ -144,6 +144,12 @@ impl Keys {
         self.key(org, format_args!("idempotency:chat:{hash}"))
     }
 
+    /// What is written to see whether anything can be.
+    #[must_use]
+    pub fn probe(&self) -> Key {
+        Key(format!("{}:{{{GLOBAL}}}:probe", self.prefix))
+    }
+
     /// Where changes are announced.
     #[must_use]
     pub fn changes(&self) -> Channel {

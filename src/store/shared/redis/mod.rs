@@ -78,6 +78,9 @@ pub enum Outage {
     Rejected,
 }
 
+/// How long what the readiness probe wrote is kept, in milliseconds.
+const PROBE_MS: u32 = 60_000;
+
 /// Answers of a server that will take calls, but not now or not from us.
 const NOT_READY: [ErrorKind; 6] = [
     ErrorKind::Server(ServerErrorKind::BusyLoading),
@@ -238,6 +241,16 @@ impl Redis {
     #[must_use]
     pub fn is_cluster(&self) -> bool {
         self.0.connection.source.is_cluster()
+    }
+
+    /// Whether it takes writes: one that only answers is of no use to requests that have to be counted.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn takes_writes(&self) -> Result<(), Outage> {
+        let mut set = redis::cmd("SET");
+        set.arg(self.keys().probe()).arg(1).arg("PX").arg(PROBE_MS);
+        self.run::<Value>(RedisCall::Ping, &set).await.map(drop)
     }
 
     /// Whether it answers at all.

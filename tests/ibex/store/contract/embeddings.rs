@@ -107,3 +107,32 @@ pub(crate) async fn a_new_vector_changes_nothing_else_and_is_in_the_feed(backend
     let replaced = store.set_embeddings(&elsewhere, vec![new(&changed)]).await;
     assert_eq!(replaced.unwrap(), 0);
 }
+
+pub(crate) async fn a_vector_without_numbers_says_that_there_is_none_to_be_had(
+    backend: &dyn Backend,
+) {
+    let store = backend.open().await;
+    let partition = new_partition(&*store).await;
+    let none = Embedding {
+        model: NEW.into(),
+        vector: [].into(),
+    };
+    let written = Memory {
+        embedding: Some(none.clone()),
+        ..memory(&partition, "!?")
+    };
+    insert(&*store, written.clone()).await;
+    let later = stored(&*store, &partition, "...", OLD).await;
+    let own = std::slice::from_ref(&partition);
+    let set = NewEmbedding {
+        embedding: none.clone(),
+        ..new(&later)
+    };
+    let replaced = store.set_embeddings(&partition, vec![set]).await.unwrap();
+    assert_eq!(replaced, 1);
+    for id in [written.id, later.id] {
+        let read = store.memory(own, id).await.unwrap().unwrap();
+        assert_eq!(read.embedding, Some(none.clone()));
+    }
+    assert!(lacking(&*store, &partition, None, 5).await.is_empty());
+}

@@ -96,6 +96,7 @@ macro_rules! store_contract {
             embeddings {
                 what_lacks_a_vector_is_found_page_by_page,
                 a_new_vector_changes_nothing_else_and_is_in_the_feed,
+                a_vector_without_numbers_says_that_there_is_none_to_be_had,
             }
             refinery {
                 what_a_new_memory_replaces_ends_where_it_begins_and_is_named_by_it,

@@ -3,6 +3,7 @@
 mod databases;
 mod schema;
 mod isolation;
+mod moving;
 mod order;
 mod outages;
 mod search;
@@ -48,7 +49,7 @@ impl Backend for Postgres {
 
     async fn is_tombstone(&self, written: &Memory, at: Timestamp, revision: i64) -> bool {
         let sql = "SELECT status = 'forgotten' AND updated_at = $2 AND content_hash = $3 AND content = '' AND labels = '[]'
-                          AND metadata IS NULL AND members = '{}' AND embedding_model IS NULL AND slot IS NULL AND review IS NULL
+                          AND metadata IS NULL AND members = '{}' AND words = '{}' AND embedding_model IS NULL AND slot IS NULL AND review IS NULL
                           AND source_kind = '' AND source_session IS NULL AND source_turn IS NULL AND supersedes = '{}' AND revision = $4
                           AND NOT EXISTS (SELECT 1 FROM ibex.memory_vectors v WHERE v.memory = m.id)
                           AND NOT EXISTS (SELECT 1 FROM ibex.memory_words w WHERE w.memory = m.id)
@@ -86,7 +87,8 @@ impl Backend for Postgres {
                     .await
                     .unwrap();
             }
-            let lock = "SELECT pg_advisory_xact_lock(('x' || right(replace(current_setting('ibex.org'), '-', ''), 16))::bit(64)::bigint)";
+            let lock =
+                "SELECT pg_advisory_xact_lock(ibex.lock_of(current_setting('ibex.org')::uuid))";
             writer.execute(lock).await.unwrap();
             let raise = sqlx::query("UPDATE ibex.forget_fences SET revision = $1").bind(revision);
             raise.execute(&mut *writer).await.unwrap();

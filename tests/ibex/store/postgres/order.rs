@@ -252,26 +252,46 @@ async fn two_replicas_record_the_same_sessions_in_opposite_orders() {
 #[tokio::test]
 async fn a_run_that_died_is_told_to_the_next_and_one_that_lives_is_not() {
     let database = Postgres::new();
-    let (first, second, third) = (
-        database.connect().await,
-        database.connect().await,
-        database.connect().await,
-    );
+    let (first, second) = (database.connect().await, database.connect().await);
     assert!(first.begin_run().await.unwrap());
     assert!(second.begin_run().await.unwrap(), "the first one lives");
     second.end_run().await.unwrap();
+    assert!(
+        second.begin_run().await.unwrap(),
+        "it ended, and begins again"
+    );
+    second.end_run().await.unwrap();
+    // As if nobody had heard of the first one for a minute.
     let mut raw = database.raw().await;
-    // As if a minute had passed since anybody heard of the first one.
-    raw.execute("UPDATE ibex.session_runs SET seen_at = seen_at - 61000000")
-        .await
-        .unwrap();
-    assert!(!third.begin_run().await.unwrap());
-    third.end_run().await.unwrap();
+    let silence = "UPDATE ibex.session_runs SET seen_at = seen_at - 61000000";
+    raw.execute(silence).await.unwrap();
+    assert!(!second.begin_run().await.unwrap());
+    second.end_run().await.unwrap();
     first.end_run().await.unwrap();
-    assert!(third.begin_run().await.unwrap(), "nobody is left");
-    raw.execute("UPDATE ibex.session_runs SET seen_at = seen_at - 86400000000")
+    assert!(second.begin_run().await.unwrap(), "nobody is left");
+}
+
+#[tokio::test]
+async fn a_process_that_begins_right_after_a_crash_is_told_for_a_day() {
+    let database = Postgres::new();
+    let (first, second) = (database.connect().await, database.connect().await);
+    assert!(first.begin_run().await.unwrap());
+    drop(first);
+    let mut raw = database.raw().await;
+    let held = "SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    while sqlx::query(held)
+        .fetch_optional(&mut raw)
         .await
-        .unwrap();
+        .unwrap()
+        .is_some()
+    {}
+    for _ in 0..2 {
+        assert!(!second.begin_run().await.unwrap());
+        second.end_run().await.unwrap();
+    }
+    let day = "UPDATE ibex.session_runs SET seen_at = seen_at - 86400000000";
+    raw.execute(day).await.unwrap();
     assert!(
         second.begin_run().await.unwrap(),
         "after a day it is not told any more"

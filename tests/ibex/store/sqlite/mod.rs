@@ -12,7 +12,7 @@ use ibex::memory::Memory;
 
 use super::contract::{Backend, Uncommitted, store_contract};
 use super::fixtures::Engine;
-use files::Files;
+pub(crate) use files::Files;
 
 store_contract!(super::Files);
 

@@ -13,9 +13,11 @@ use crate::config::{RedisConfig, StoreConfig};
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::PartitionKey;
 use crate::store::sqlite::SqliteStore;
+use crate::store::transfer::TransferStore;
 use crate::store::{
-    Agent, AgentStatus, CaptureScope, DirectiveMode, DirectiveStore, IdentityStore, MemoryStore,
-    NewDirective, Org, OrgStatus, RefineryStore, SessionStore, Store, StoredToken,
+    Agent, AgentStatus, CaptureScope, DirectiveMode, DirectiveStore, EmbeddingStore, IdentityStore,
+    MemoryStore, NewDirective, Org, OrgStatus, RefineryStore, SessionStore, Store, StoreError,
+    StoredToken,
 };
 use crate::tasks::Tasks;
 
@@ -132,21 +134,24 @@ macro_rules! heard_of {
     };
 }
 
+fn new_agent(org: OrgId, id: AgentId) -> Agent {
+    Agent {
+        id,
+        org,
+        name: "Agent".to_owned(),
+        status: AgentStatus::Active,
+        capture: CaptureScope::Off,
+        created_at: AT,
+    }
+}
+
 #[tokio::test]
 async fn changes_of_identities_are_heard_with_their_revision() {
     let mut pair = Pair::new().await;
     let (id, agent, token) = (OrgId::new(), AgentId::new(), TokenId::new());
     heard_of!(pair, create_org(org(id)));
     heard_of!(pair, set_org_status(id, OrgStatus::Suspended));
-    let new = Agent {
-        id: agent,
-        org: id,
-        name: "Agent".to_owned(),
-        status: AgentStatus::Active,
-        capture: CaptureScope::Off,
-        created_at: AT,
-    };
-    heard_of!(pair, create_agent(new));
+    heard_of!(pair, create_agent(new_agent(id, agent)));
     heard_of!(pair, set_agent_status(id, agent, AgentStatus::Paused));
     heard_of!(pair, set_agent_capture(id, agent, CaptureScope::Off));
     let new = StoredToken {
@@ -170,6 +175,7 @@ async fn changes_of_directives_and_memories_are_heard_and_nothing_else_is() {
     let mut pair = Pair::new().await;
     let (id, agent) = (OrgId::new(), AgentId::new());
     heard_of!(pair, create_org(org(id)));
+    heard_of!(pair, create_agent(new_agent(id, agent)));
     for version in [1, 2] {
         let new = NewDirective {
             org: id,
