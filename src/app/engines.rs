@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::limits::{Figures, OnOutage, Rates};
+use crate::memory::search::StandingIds;
 use crate::request::resolution::directive::{CachedDirectives, Others};
 use crate::session::SessionSecret;
 use crate::store::Store;
 use crate::store::shared::redis::announced::Announced;
 use crate::store::shared::redis::directives::SharedDirectives;
+use crate::store::shared::redis::hot::SharedHotSets;
 use crate::store::shared::redis::session::RedisSessions;
 use crate::store::shared::redis::{Redis, RedisReplies};
 use crate::store::shared::{OwnReplies, Replies, SessionCache};
@@ -23,6 +25,8 @@ pub(super) struct Engines {
     pub(super) redis: Option<Redis>,
     /// Frozen sessions; nothing for the process's own.
     pub(super) sessions: Option<Arc<dyn SessionCache>>,
+    /// Which memories stand highest.
+    pub(super) hot: Option<Arc<dyn StandingIds>>,
     /// Answers of keyed chat requests.
     pub(super) replies: Arc<dyn Replies>,
     /// Directives, with what other replicas have read for when the store is away.
@@ -47,6 +51,7 @@ impl Engines {
             return Ok(Self {
                 redis: None,
                 sessions: None,
+                hot: None,
                 replies: Arc::new(OwnReplies::default()),
                 directives: Arc::new(directives),
                 rates: Rates::new(figures),
@@ -59,6 +64,7 @@ impl Engines {
         let sessions = RedisSessions::new(redis.clone(), &config.session, secret);
         Ok(Self {
             sessions: Some(Arc::new(sessions)),
+            hot: Some(Arc::new(SharedHotSets::new(redis.clone(), secret))),
             replies: Arc::new(RedisReplies::new(redis.clone(), secret)),
             directives: Arc::new(directives.with(Others {
                 shared: Arc::new(SharedDirectives::new(redis.clone(), secret)),

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::limits::{Figures, InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::Embedder;
-use crate::memory::search::{CandidateStore, ColdBranch, HotBranch, HotSet, Index};
+use crate::memory::search::{CandidateStore, ColdBranch, HotBranch, Index, NearBranch};
 use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
 use crate::policy::Policy;
@@ -39,7 +39,7 @@ use crate::telemetry::Metrics;
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{counter, embedding, failed, index_settings, rules, searched, searching, verifier};
+use parts::{Branches, counter, embedding, failed, index, rules, verifier};
 
 pub use sessions::{
     Sessions,
@@ -81,8 +81,8 @@ pub struct Shared {
     pub cold: Arc<dyn ColdBranch>,
     /// The index behind the cold branch.
     pub index: Arc<Index>,
-    /// The set behind the hot branch.
-    pub hot_set: Arc<HotSet>,
+    /// What is alike to a new memory.
+    pub near: Arc<dyn NearBranch>,
     /// Text to vector.
     pub embedder: Arc<dyn Embedder>,
     /// Tokens.
@@ -211,18 +211,19 @@ impl App {
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
-        let settings = index_settings(&*embedder, &config, &metrics);
-        let (index, hot_set) = searched(store.clone(), clock.clone(), &tasks, settings);
+        let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
         let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
+        let branches = Branches::new(&index, candidates, shared.hot, &config);
         let counter = counter(&*entropy).map_err(failed)?;
         let sessions = sessions.or(shared.sessions);
         let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| shared.directives.clone()),
             cached_directives: shared.directives,
-            hot: hot.unwrap_or_else(|| hot_set.clone()),
-            cold: cold.unwrap_or_else(|| searching(&index, candidates, &config)),
+            hot: hot.unwrap_or(branches.hot),
+            cold: cold.unwrap_or(branches.cold),
+            near: branches.near,
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
             counter,
             policy: ArcSwap::from_pointee(policy),
@@ -247,7 +248,6 @@ impl App {
             verifier,
             token_key,
             index,
-            hot_set,
             embedder,
             client,
             tasks,

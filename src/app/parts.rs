@@ -9,7 +9,8 @@ use crate::auth::pat::TokenKey;
 use crate::config::Config;
 use crate::memory::embedder::{self, Embedder};
 use crate::memory::search::{
-    CandidateStore, ColdBranch, HotSet, Index, IndexSettings, Spaces, Staged,
+    CandidateStore, ColdBranch, HotBranch, HotSet, Index, IndexSettings, NearBranch, Spaces,
+    Staged, StandingIds,
 };
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry};
@@ -40,40 +41,61 @@ pub(super) fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
 }
 
 /// An index that does not know yet which partitions have all their vectors.
-pub(super) fn index_settings(
+pub(super) fn index(
     embedder: &dyn Embedder,
     config: &Config,
     metrics: &Metrics,
-) -> IndexSettings {
+    (store, clock, tasks): (&Arc<dyn Store>, &Arc<dyn Clock>, &Tasks),
+) -> Arc<Index> {
     let model: Arc<str> = embedder.model().into();
-    IndexSettings {
+    let settings = IndexSettings {
         spaces: Arc::new(Spaces::unknown(Arc::clone(&model))),
         // One connection stays for whoever does not wait for a load.
         loads: config.store.read_connections.saturating_sub(1),
         figures: metrics.index.clone(),
         ..IndexSettings::new(model, &config.memory)
+    };
+    Arc::new(Index::new(
+        store.clone(),
+        clock.clone(),
+        tasks.clone(),
+        settings,
+    ))
+}
+
+/// Who is asked for memories.
+pub(super) struct Branches {
+    pub(super) hot: Arc<dyn HotBranch>,
+    pub(super) cold: Arc<dyn ColdBranch>,
+    pub(super) near: Arc<dyn NearBranch>,
+}
+
+impl Branches {
+    /// The index alone, or with a store that searches what is not in it, and replicas that share its hot sets.
+    pub(super) fn new(
+        index: &Arc<Index>,
+        store: Option<Arc<dyn CandidateStore>>,
+        shared: Option<Arc<dyn StandingIds>>,
+        config: &Config,
+    ) -> Self {
+        let Some(store) = store else {
+            return Self {
+                hot: Arc::new(HotSet::new(index.clone())),
+                cold: index.clone(),
+                near: index.clone(),
+            };
+        };
+        let staged = Staged::new(index.clone(), store, &config.postgres);
+        let staged = match shared {
+            Some(with) => Arc::new(staged.sharing(with)),
+            None => Arc::new(staged),
+        };
+        Self {
+            hot: staged.clone(),
+            cold: staged.clone(),
+            near: staged,
+        }
     }
-}
-
-/// The index, and the hot sets of its partitions.
-pub(super) fn searched(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    tasks: &Tasks,
-    settings: IndexSettings,
-) -> (Arc<Index>, Arc<HotSet>) {
-    let index = Arc::new(Index::new(store, clock, tasks.clone(), settings));
-    (index.clone(), Arc::new(HotSet::new(index)))
-}
-
-/// The cold branch: the index alone, or with a store that searches what is not in it.
-pub(super) fn searching(
-    index: &Arc<Index>,
-    store: Option<Arc<dyn CandidateStore>>,
-    config: &Config,
-) -> Arc<dyn ColdBranch> {
-    let staged = |store| Arc::new(Staged::new(index.clone(), store, &config.postgres));
-    store.map_or_else(|| index.clone() as _, |store| staged(store) as _)
 }
 
 /// A counter whose cache keys nobody can guess.

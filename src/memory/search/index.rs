@@ -144,6 +144,17 @@ impl Index {
         self.slots.settings().inline_search_rows
     }
 
+    /// Members of a hot set.
+    pub(super) fn hot_set_size(&self) -> usize {
+        self.slots.settings().hot_set_size
+    }
+
+    /// A partition that is loaded.
+    pub(super) fn held(&self, key: &PartitionKey) -> Option<Arc<Partition>> {
+        let slot = self.slots.get(key)?;
+        slot.is_loaded().then(|| Arc::clone(&slot.partition))
+    }
+
     pub(super) fn tasks(&self) -> &Tasks {
         self.slots.tasks()
     }

@@ -56,11 +56,11 @@ use crate::memory::Memory;
 use crate::memory::embedder::{Calibration, StaticMiniLm, static_minilm};
 use crate::store::StoreError;
 
-pub use database::{CandidateStore, Candidates, Staged, Wanted, lexemes};
+pub use database::{CandidateStore, Candidates, Staged, StandingIds, Wanted, lexemes};
 pub use fusion::{Weights, search_partitions, search_weighted};
 pub use hot::HotSet;
 pub use index::{Index, IndexSettings};
-pub use near::{Alike, Nearness};
+pub use near::{Alike, NearBranch, Nearness};
 pub use partition::Partition;
 pub use space::Spaces;
 
@@ -304,6 +304,19 @@ pub trait HotBranch: Send + Sync {
         limit: usize,
         deadline: Instant,
     ) -> Result<Vec<Arc<Memory>>, BranchError>;
+
+    /// The same for somebody who has time: they are chosen anew where they are old.
+    ///
+    /// # Errors
+    /// When the deadline passes first or the store fails.
+    async fn members(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError> {
+        self.standing(scope, limit, deadline).await
+    }
 }
 
 /// The search over everything the scope may read.

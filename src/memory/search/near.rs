@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::ids::MemoryId;
@@ -32,13 +33,25 @@ pub struct Nearness {
     pub within: Duration,
 }
 
-impl Index {
+/// Who tells what is alike.
+#[async_trait]
+pub trait NearBranch: Send + Sync {
     /// For each vector of `model` the memories of the partition that are alike, most alike first. Late questions stay without an answer, and
     /// so do all where the partition is not searched by that model; how many have one is told.
     ///
     /// # Errors
     /// When the partition is not loaded by the deadline.
-    pub async fn alike(
+    async fn alike(
+        &self,
+        key: &PartitionKey,
+        question: (&str, &[Arc<[f32]>]),
+        asked: Nearness,
+    ) -> Result<(Vec<Vec<Alike>>, usize), SearchError>;
+}
+
+#[async_trait]
+impl NearBranch for Index {
+    async fn alike(
         &self,
         key: &PartitionKey,
         (model, vectors): (&str, &[Arc<[f32]>]),

@@ -88,7 +88,8 @@ impl Partition {
 
     /// A partition of candidates that stand for a whole one, outside the index.
     pub(super) fn standing_for(key: PartitionKey, space: Space, background: Background) -> Self {
-        let partition = Self::within(key, space, 0, Arc::default());
+        // Whoever stands for others may stand high.
+        let partition = Self::within(key, space, background.candidates, Arc::default());
         partition.write(|columns| columns.background = Some(Box::new(background)));
         partition
     }

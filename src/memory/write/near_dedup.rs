@@ -59,7 +59,7 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         within: TIME + SHARE.saturating_mul(further),
     };
     let question = (app.embedder.model(), &*vectors);
-    let found = match app.index.alike(&batch.partition, question, asked).await {
+    let found = match app.near.alike(&batch.partition, question, asked).await {
         Ok((found, answered)) => {
             app.metrics.near_dedup(answered, vectors.len() - answered);
             found

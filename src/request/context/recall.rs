@@ -154,7 +154,7 @@ pub async fn search(
 /// # Errors
 /// 503 when they cannot be read in time.
 pub async fn hot(app: &App, who: &Principal, limit: usize) -> Result<Vec<Arc<Memory>>, ApiError> {
-    app.hot_set
+    app.hot
         .members(who.scope(), limit, Instant::now() + PATIENCE)
         .await
         .map_err(|e| unavailable(&e))

@@ -45,6 +45,7 @@ impl Settings {
                 .disable_statement_logging(),
             connect: Duration::from_millis(config.connect_timeout_ms),
             bounds: Bounds {
+                connect: Duration::from_millis(config.connect_timeout_ms),
                 acquire: Duration::from_millis(config.acquire_timeout_ms),
                 statement: Duration::from_millis(config.statement_timeout_ms),
             },

@@ -73,6 +73,8 @@ impl From<Fault> for OpenError {
 pub(super) enum Fault {
     /// The engine's or the driver's reason.
     Engine(Error),
+    /// It is left alone for a moment.
+    Resting,
     /// No answer in time.
     Late,
     /// The store is closed.
@@ -108,7 +110,7 @@ impl Fault {
                 Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed,
             )
             | Self::Late => true,
-            Self::Engine(_) | Self::Closed => false,
+            Self::Engine(_) | Self::Closed | Self::Resting => false,
         }
     }
 
@@ -125,6 +127,7 @@ impl From<Fault> for StoreError {
         }
         let text = match fault {
             Fault::Closed => "the store is closed",
+            Fault::Resting => "the database has not answered for a while",
             Fault::Late => "the database does not answer",
             Fault::Engine(Error::PoolTimedOut) => "no connection to the database in time",
             Fault::Engine(Error::Encode(_)) => return Self::Refused("a value".to_owned()),

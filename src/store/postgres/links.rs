@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::error::Fault;
 use super::rows::Statement;
 use crate::store::StoreError;
+use crate::store::breaker::{Breaker, Turned};
 use crate::tasks::Tasks;
 
 /// How long a connection may take to show that it is of use.
@@ -29,7 +30,9 @@ const GRACE: Duration = Duration::from_millis(250);
 /// Times that a call may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Waiting for a connection.
+    /// Opening a connection.
+    pub(super) connect: Duration,
+    /// Waiting for one.
     pub(super) acquire: Duration,
     /// Everything that is done with it.
     pub(super) statement: Duration,
@@ -47,6 +50,7 @@ struct Shared {
     bounds: Bounds,
     tasks: Tasks,
     sweeping: AtomicBool,
+    breaker: Breaker,
 }
 
 impl Links {
@@ -61,7 +65,8 @@ impl Links {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .min_connections(1)
-            .acquire_timeout(bounds.acquire)
+            // Counted from the first wait on, so whoever came late would be broken off in the middle of a login.
+            .acquire_timeout(bounds.acquire + bounds.connect)
             // It would cost a round trip; a dead connection is found out by its first statement.
             .test_before_acquire(false)
             .after_connect(move |conn, _| {
@@ -78,6 +83,7 @@ impl Links {
                 bounds,
                 tasks,
                 sweeping: AtomicBool::new(false),
+                breaker: Breaker::default(),
             }),
         }
     }
@@ -100,6 +106,7 @@ impl Links {
             conn: Some(conn),
             until: until.min(statement),
             dirty: false,
+            began: false,
             shared: Arc::clone(&self.shared),
         })
     }
@@ -114,13 +121,12 @@ impl Links {
         }
         // In a task, because a caller with little time would break every connection off before it is open, for ever.
         let (give, take) = oneshot::channel();
-        let acquiring = pool.acquire();
-        self.shared.tasks.spawn(async move {
-            // One that nobody waits for any more goes to the pool.
-            give.send(acquiring.await).ok();
-        });
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .tasks
+            .spawn(async move { shared.open(give).await });
         match timeout_at(until, take).await {
-            Ok(Ok(conn)) => Ok(conn?),
+            Ok(Ok(conn)) => conn,
             Ok(Err(_)) => Err(Fault::Closed),
             Err(_) => Err(Fault::Late),
         }
@@ -166,6 +172,37 @@ impl Links {
 }
 
 impl Shared {
+    /// Gives a connection that comes free or is opened. While none can be had nobody waits: a server that comes back is not held down by
+    /// hundreds who log in and have gone before they are in.
+    async fn open(&self, give: oneshot::Sender<Result<PoolConnection<Postgres>, Fault>>) {
+        let Some(attempt) = self.breaker.enter() else {
+            give.send(Err(Fault::Resting)).ok();
+            return;
+        };
+        let mut acquiring = std::pin::pin!(self.pool.acquire());
+        let conn = timeout(self.bounds.acquire, acquiring.as_mut()).await;
+        let turned = attempt.ended(matches!(conn, Ok(Ok(_))));
+        match turned {
+            Turned::Open => tracing::warn!(
+                "the database gives no connection; it is left alone for moments until it does"
+            ),
+            Turned::Closed => tracing::info!("the database gives connections again"),
+            Turned::StaysOpen | Turned::Neither => {}
+        }
+        match conn {
+            // One that nobody waits for any more goes to the pool.
+            Ok(conn) => drop(give.send(conn.map_err(Fault::from))),
+            Err(_) => {
+                give.send(Err(Fault::Engine(sqlx::Error::PoolTimedOut)))
+                    .ok();
+                // It may be about to be open, for whoever comes next.
+                if acquiring.await.is_ok() && self.breaker.mended() {
+                    tracing::info!("the database gives connections again");
+                }
+            }
+        }
+    }
+
     /// Takes every idle connection out of the pool and gives back those that still answer.
     fn sweep(self: &Arc<Self>) {
         if self.sweeping.swap(true, Ordering::AcqRel) {
@@ -174,16 +211,17 @@ impl Shared {
         let idle: Vec<_> = std::iter::from_fn(|| self.pool.try_acquire()).collect();
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
-            join_all(idle.into_iter().map(recovered)).await;
+            join_all(idle.into_iter().map(|conn| recovered(conn, false))).await;
             shared.sweeping.store(false, Ordering::Release);
         });
     }
 }
 
 /// Gives a connection back to its pool once it is in no transaction, or closes it.
-async fn recovered(mut conn: PoolConnection<Postgres>) {
-    let rolled_back = timeout(RECOVERY, conn.execute("ROLLBACK")).await;
-    if matches!(rolled_back, Ok(Ok(_))) {
+async fn recovered(mut conn: PoolConnection<Postgres>, began: bool) {
+    let statement = if began { "ROLLBACK" } else { "SELECT 1" };
+    let answer = timeout(RECOVERY, conn.execute(statement)).await;
+    if matches!(answer, Ok(Ok(_))) {
         returned(conn).await;
     } else {
         drop(conn.detach());
@@ -201,6 +239,8 @@ pub(super) struct Link {
     until: Instant,
     /// In a transaction, or in the middle of a statement.
     dirty: bool,
+    /// A transaction was begun on it.
+    began: bool,
     shared: Arc<Shared>,
 }
 
@@ -228,6 +268,7 @@ impl Link {
 
     /// Statements without values that begin a transaction.
     async fn run(&mut self, sql: &str) -> Result<(), Fault> {
+        self.began = true;
         let (until, _, conn) = self.start()?;
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
         let answer = timeout_at(until, conn.execute(sql)).await;
@@ -279,7 +320,7 @@ impl Drop for Link {
             return;
         };
         if self.dirty {
-            self.shared.tasks.spawn(recovered(conn));
+            self.shared.tasks.spawn(recovered(conn, self.began));
         } else {
             self.shared.tasks.spawn(returned(conn));
         }

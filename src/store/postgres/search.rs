@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::memories::{COLUMNS, FROM, numbers, read};
-use super::rows::{Columns, composed, limit, micros, scope, stored_text};
+use super::rows::{Columns, composed, limit, memory_uuids, micros, scope, stored_text};
+use crate::ids::MemoryId;
 use crate::memory::search::{self, CandidateStore, Wanted, lexemes};
 use crate::memory::{Memory, PartitionKey};
 use crate::store::StoreError;
@@ -164,6 +165,42 @@ impl CandidateStore for PostgresStore {
             all_words,
             memories,
         })
+    }
+
+    async fn standing(
+        &self,
+        partition: &PartitionKey,
+        ids: Option<&[MemoryId]>,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let chosen = if ids.is_some() {
+            "SELECT unnest($6::uuid[]) AS id"
+        } else {
+            // The newest have the largest identifiers.
+            "(SELECT id FROM memories WHERE org = $1 AND agent = $2 AND user_id = $3 AND status = 'active' AND pinned
+              ORDER BY id DESC LIMIT $5)
+             UNION (SELECT id FROM memories WHERE org = $1 AND agent = $2 AND user_id = $3 AND status = 'active'
+              ORDER BY id DESC LIMIT $5)"
+        };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM ({chosen}) AS chosen JOIN {FROM} ON m.id = chosen.id
+             WHERE m.org = $1 AND m.agent = $2 AND m.user_id = $3 AND m.status = 'active'
+               AND m.valid_from <= $4 AND (m.valid_until IS NULL OR m.valid_until > $4) LIMIT 2 * $5"
+        );
+        let (org, agent, user) = scope(partition);
+        let statement = composed(sql)
+            .bind(org)
+            .bind(agent)
+            .bind(user)
+            .bind(micros(now))
+            .bind(limit(most));
+        let statement = match ids {
+            Some(ids) => statement.bind(memory_uuids(ids)),
+            None => statement,
+        };
+        let mut snapshot = self.snapshot(partition.org).await?;
+        read(&snapshot.rows(statement).await?)
     }
 
     async fn size(&self, partition: &PartitionKey, most: usize) -> Result<usize, StoreError> {

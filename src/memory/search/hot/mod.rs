@@ -61,33 +61,10 @@ impl HotSet {
             });
         }
     }
-
-    /// The `limit` members that stand highest, without a query.
-    ///
-    /// # Errors
-    /// When the deadline passes first or the store fails.
-    pub async fn members(
-        &self,
-        scope: &Scope,
-        limit: usize,
-        deadline: Instant,
-    ) -> Result<Vec<Arc<Memory>>, BranchError> {
-        let partitions = self.index.partitions(scope, deadline).await?;
-        let now = self.index.now();
-        let mut members: Vec<(f32, Arc<Memory>)> = Vec::new();
-        for partition in &partitions {
-            let (walked, all) = (Arc::clone(partition), deadline);
-            tokio::task::spawn_blocking(move || refresh(&walked, now, all))
-                .await
-                .map_err(|_| SearchError::Interrupted)??;
-            members.extend(current(partition, now, limit, deadline)?);
-        }
-        Ok(best(members, scope, limit))
-    }
 }
 
 /// The `limit` members of a partition that are valid now and stand highest, with their standing.
-fn current(
+pub(super) fn current(
     partition: &Partition,
     now: Timestamp,
     limit: usize,
@@ -113,7 +90,11 @@ fn current(
 }
 
 /// The `limit` members of a scope that stand highest.
-fn best(mut members: Vec<(f32, Arc<Memory>)>, scope: &Scope, limit: usize) -> Vec<Arc<Memory>> {
+pub(super) fn best(
+    mut members: Vec<(f32, Arc<Memory>)>,
+    scope: &Scope,
+    limit: usize,
+) -> Vec<Arc<Memory>> {
     members.retain(|(_, memory)| memory.partition.visible_to(scope));
     members.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
     members.truncate(limit);
@@ -165,6 +146,25 @@ impl HotBranch for HotSet {
         }
         Ok(best(members, scope, limit))
     }
+
+    async fn members(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Memory>>, BranchError> {
+        let partitions = self.index.partitions(scope, deadline).await?;
+        let now = self.index.now();
+        let mut members: Vec<(f32, Arc<Memory>)> = Vec::new();
+        for partition in &partitions {
+            let (walked, all) = (Arc::clone(partition), deadline);
+            tokio::task::spawn_blocking(move || refresh(&walked, now, all))
+                .await
+                .map_err(|_| SearchError::Interrupted)??;
+            members.extend(current(partition, now, limit, deadline)?);
+        }
+        Ok(best(members, scope, limit))
+    }
 }
 
 /// What may be done for a request on its own thread.
@@ -183,7 +183,11 @@ const CHOICE_TIME: Duration = Duration::from_secs(60);
 const RESTARTS: usize = 3;
 
 /// Chooses the members of a partition when they are unknown or old. Rows are read in chunks; a change in between starts it again.
-fn refresh(partition: &Partition, now: Timestamp, deadline: Instant) -> Result<(), SearchError> {
+pub(super) fn refresh(
+    partition: &Partition,
+    now: Timestamp,
+    deadline: Instant,
+) -> Result<(), SearchError> {
     for restart in 0.. {
         let (fresh, generation, rows, changes, size) = partition.read(deadline, |c| {
             (

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::super::{CandidateStore, Candidates, Staged, Wanted, lexemes};
+use super::super::{
+    CandidateStore, Candidates, HotBranch, NearBranch, Nearness, Staged, StandingIds, Wanted,
+    lexemes,
+};
 use super::{Shelf, contents, embedded, far, index, key, memory, scope, words};
 use crate::config::{PostgresConfig, SearchIn};
+use crate::ids::MemoryId;
 use crate::memory::embedder::{StaticMiniLm, static_minilm};
 use crate::memory::search::{ColdBranch, IndexSettings, Query};
 use crate::memory::{Memory, PartitionKey};
@@ -57,6 +63,22 @@ impl CandidateStore for Shelf {
             mean_cosine: (!cosines.is_empty())
                 .then(|| cosines.iter().sum::<f32>() / cosines.len() as f32),
             all_words,
+        })
+    }
+
+    async fn standing(
+        &self,
+        partition: &PartitionKey,
+        ids: Option<&[MemoryId]>,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let all: Vec<Memory> = self.memories.lock().clone();
+        let own = all.into_iter().rev();
+        let own = own.filter(|m| m.partition == *partition && m.is_current(now));
+        Ok(match ids {
+            Some(ids) => own.filter(|m| ids.contains(&m.id)).collect(),
+            None => own.take(most).collect(),
         })
     }
 
@@ -219,6 +241,15 @@ async fn what_a_store_answers_of_another_scope_is_dropped() {
                 all_words: true,
             })
         }
+        async fn standing(
+            &self,
+            _: &PartitionKey,
+            _: Option<&[MemoryId]>,
+            _: usize,
+            _: Timestamp,
+        ) -> Result<Vec<Memory>, StoreError> {
+            Ok(vec![memory(&key(Some("bob")), "tea for bob")])
+        }
         async fn size(&self, _: &PartitionKey, most: usize) -> Result<usize, StoreError> {
             Ok(most)
         }
@@ -229,6 +260,10 @@ async fn what_a_store_answers_of_another_scope_is_dropped() {
         .cold(&scope(Some("ann")), &words("tea"), 9, far())
         .await;
     assert_eq!(contents(&found.unwrap()), ["tea"]);
+    let hot = staged
+        .hot(&scope(Some("ann")), &words("tea"), 9, far())
+        .await;
+    assert_eq!(contents(&hot.unwrap()), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,6 +273,15 @@ async fn a_store_that_does_not_answer_costs_no_more_than_the_deadline() {
     #[async_trait]
     impl CandidateStore for Silent {
         async fn candidates(&self, _: &PartitionKey, _: &Wanted) -> Result<Candidates, StoreError> {
+            std::future::pending().await
+        }
+        async fn standing(
+            &self,
+            _: &PartitionKey,
+            _: Option<&[MemoryId]>,
+            _: usize,
+            _: Timestamp,
+        ) -> Result<Vec<Memory>, StoreError> {
             std::future::pending().await
         }
         async fn size(&self, _: &PartitionKey, _: usize) -> Result<usize, StoreError> {
@@ -254,6 +298,8 @@ async fn a_store_that_does_not_answer_costs_no_more_than_the_deadline() {
         let deadline = Instant::now() + std::time::Duration::from_millis(40);
         let found = staged.cold(&scope(None), &words("tea"), 9, deadline).await;
         assert!(matches!(found, Err(super::SearchError::Deadline)));
+        let hot = staged.hot(&scope(None), &words("tea"), 9, deadline).await;
+        assert!(hot.is_err());
         assert!(Instant::now() <= deadline + std::time::Duration::from_millis(1));
     }
 }
@@ -264,4 +310,93 @@ fn lexemes_are_the_terms_that_a_query_has() {
         lexemes("Owls, the OWLS and inv-0042"),
         ["owl", "inv-0042", "inv", "0042"]
     );
+}
+
+/// What replicas tell each other.
+#[derive(Debug, Default)]
+struct Told(Mutex<std::collections::HashMap<PartitionKey, Vec<MemoryId>>>);
+
+#[async_trait]
+impl StandingIds for Told {
+    async fn told(&self, partition: &PartitionKey) -> Option<Vec<MemoryId>> {
+        self.0.lock().get(partition).cloned()
+    }
+    async fn tell(&self, partition: &PartitionKey, ids: Vec<MemoryId>, _: Timestamp) {
+        self.0.lock().insert(partition.clone(), ids);
+    }
+}
+
+#[tokio::test]
+async fn what_stands_highest_is_told_by_who_holds_a_partition_to_who_does_not() {
+    let own = key(None);
+    // The newest of many stand no higher than the others; the useful one is the oldest.
+    let mut rows: Vec<Memory> = (0..300)
+        .map(|n| memory(&own, &format!("tea number {n}")))
+        .collect();
+    rows[0] = Memory {
+        votes_useful: 50,
+        ..memory(&own, "tea of the best kind")
+    };
+    let store = Shelf::new(rows, 1);
+    let told = Arc::new(Told::default());
+    let (index, holder) = staged(&store, SearchIn::Process, 1_000);
+    let holder = holder.sharing(told.clone());
+    let (_, other) = staged(&store, SearchIn::Database, 1_000);
+    let other = other.sharing(told.clone());
+    let best = async |staged: &Staged| {
+        let found = staged.hot(&scope(None), &words("best"), 3, far()).await;
+        let found = found.unwrap();
+        contents(&found)
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(best(&other).await, [""; 0], "the newest stand in");
+    let newest = other.standing(&scope(None), 1_000, far()).await.unwrap();
+    assert_eq!(newest.len(), index.hot_set_size());
+    assert_eq!(best(&holder).await, ["tea of the best kind"]);
+    while told.0.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(best(&other).await, ["tea of the best kind"]);
+    store.memories.lock().remove(0);
+    assert_eq!(best(&other).await, [""; 0], "it is what the store has now");
+}
+
+#[tokio::test]
+async fn what_is_alike_is_the_same_wherever_it_is_looked_for() {
+    let own = key(None);
+    let at = |degrees: f32| -> [f32; 2] { degrees.to_radians().sin_cos().into() };
+    let rows: Vec<Memory> = (0..40_u8)
+        .map(|n| {
+            let vector = at(f32::from(n) * 4.0);
+            embedded(&own, &format!("note {n}"), &vector, static_minilm::MODEL)
+        })
+        .collect();
+    let store = Shelf::new(rows, 1);
+    let (_, within) = staged(&store, SearchIn::Process, 1_000);
+    let (_, outside) = staged(&store, SearchIn::Database, 1_000);
+    let asked = Nearness {
+        above: 0.99,
+        most: 4,
+        deadline: far(),
+        within: std::time::Duration::from_secs(60),
+    };
+    let vectors: [Arc<[f32]>; 2] = [at(0.0).into(), at(-90.0).into()];
+    let question = (static_minilm::MODEL, &vectors[..]);
+    let mut answers = Vec::new();
+    for staged in [within, outside] {
+        let (found, answered) = staged.alike(&own, question, asked).await.unwrap();
+        assert_eq!(answered, 2);
+        let texts = |alike: &Vec<(Arc<Memory>, f32)>| -> Vec<String> {
+            alike
+                .iter()
+                .map(|(memory, _)| memory.content.to_string())
+                .collect()
+        };
+        answers.push(found.iter().map(texts).collect::<Vec<_>>());
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0][0], ["note 0", "note 1", "note 2"]);
+    assert!(answers[0][1].is_empty());
 }

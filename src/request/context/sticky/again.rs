@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::Work;
 use super::render::{Epoch, Pinned, Press};
+use super::restore::Restore;
 use crate::ids::MemoryId;
 use crate::memory::Memory;
 use crate::session::record::{LaneRecord, OpeningRecord, TurnRecord};
@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// The memories of a stored lane.
 pub(super) type Memories = HashMap<MemoryId, Memory, RandomState>;
 
-impl Work<'_> {
+impl Restore {
     /// The lane from these memories; nothing when it is not what was sent.
     pub(super) async fn rendered(
         &self,

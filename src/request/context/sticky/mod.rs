@@ -1,7 +1,7 @@
 //! The `stable` layout: what was sent once in a session is sent again byte for byte, in the same place.
 //!
 //! ```text
-//! lane      what is frozen for this session and model: from the cache, else rendered again from the store (again)
+//! lane      what is frozen for this session and model: from the cache, else rendered again from the store (restore, again)
 //! flights   of several requests that would compute the same, one does
 //! compose   Region A, the turn's block and the plan, from what is held and what was found; pure
 //! account   what the plan says of it
@@ -17,6 +17,7 @@ mod compose;
 mod flights;
 mod frozen;
 mod lane;
+mod restore;
 mod again;
 mod render;
 mod seal;

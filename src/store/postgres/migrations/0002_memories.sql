@@ -44,6 +44,8 @@ CREATE UNIQUE INDEX memories_active_content ON memories (org, agent, user_id, co
 CREATE INDEX memories_by_partition ON memories (org, agent, user_id, id);
 -- Pages of a partition, counts, and what lacks a vector, without a look at the rows.
 CREATE INDEX memories_active ON memories (org, agent, user_id, id) INCLUDE (embedding_model) WHERE status = 'active';
+-- A hot set is chosen of these and of the newest ones, where nobody has chosen it better.
+CREATE INDEX memories_pinned ON memories (org, agent, user_id, id) WHERE status = 'active' AND pinned;
 CREATE INDEX memories_by_slot ON memories (org, agent, user_id, slot, valid_from) WHERE slot IS NOT NULL;
 CREATE INDEX memories_tombstones ON memories (org, agent, user_id, content_hash) WHERE status = 'forgotten';
 CREATE INDEX memories_in_review ON memories (org, agent, user_id, id) WHERE status = 'quarantined';

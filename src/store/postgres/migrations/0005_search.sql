@@ -42,7 +42,7 @@ RETURNS SETOF uuid LANGUAGE sql STABLE ROWS 100 AS $$
         SELECT a.word, (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.org = of_org AND w.word = a.word LIMIT common) AS s) AS held
         FROM (SELECT DISTINCT u.word FROM unnest(asked) AS u (word)) AS a),
     chosen AS MATERIALIZED (
-        SELECT c.word, 1 / ln(c.held + 2.0) AS weight FROM counted c
+        SELECT c.word, 1 / ln(c.held + 2::float8) AS weight FROM counted c
         WHERE c.held BETWEEN 1 AND common - 1 OR (c.held = common AND NOT EXISTS (SELECT 1 FROM counted o WHERE o.held BETWEEN 1 AND common - 1))),
     hits AS MATERIALIZED (
         SELECT w.memory, sum(c.weight) AS weight FROM chosen c CROSS JOIN LATERAL

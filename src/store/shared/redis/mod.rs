@@ -8,7 +8,6 @@
 //!
 //! In a cluster the keys of one script or transaction lie in one slot: their names share a hash tag ([`keys`]).
 
-mod breaker;
 mod connection;
 pub mod keys;
 mod wire;
@@ -32,10 +31,10 @@ use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, To
 use tokio::time::Instant;
 
 use crate::config::RedisConfig;
+use crate::store::breaker::{Breaker, Turned};
 use crate::tasks::Tasks;
 use crate::telemetry::{RedisCall, RedisFigures};
 
-use breaker::{Breaker, Turned};
 use connection::{Connection, Live, Source};
 use keys::{Key, Keys};
 

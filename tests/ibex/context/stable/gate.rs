@@ -7,7 +7,7 @@ use ibex::app::App;
 use ibex::auth::Scope;
 use ibex::config::SessionConfig;
 use ibex::memory::Memory;
-use ibex::memory::search::{BranchError, ColdBranch, Hit, HotBranch, Query};
+use ibex::memory::search::{BranchError, ColdBranch, Hit, HotBranch, HotSet, Query};
 use ibex::session::{LaneKey, Opening, Outcome, Turn};
 use ibex::store::StoreError;
 use ibex::store::shared::{BlockFate, CacheError, Held, InProcess, Sent, SessionCache};
@@ -121,6 +121,10 @@ impl Gate {
     /// From now on nothing happens at any step.
     pub(super) fn mend(&self) {
         self.acts.lock().clear();
+    }
+
+    fn hot_set(&self) -> HotSet {
+        HotSet::new(Arc::clone(&self.app().index))
     }
 
     async fn pass(&self, step: Step) -> Result<(), CacheError> {
@@ -247,7 +251,7 @@ impl HotBranch for Gate {
         limit: usize,
         deadline: Instant,
     ) -> Result<Vec<Hit>, BranchError> {
-        self.app().hot_set.hot(scope, query, limit, deadline).await
+        self.hot_set().hot(scope, query, limit, deadline).await
     }
 
     async fn standing(
@@ -256,7 +260,7 @@ impl HotBranch for Gate {
         limit: usize,
         deadline: Instant,
     ) -> Result<Vec<Arc<Memory>>, BranchError> {
-        let members = self.app().hot_set.standing(scope, limit, deadline).await?;
+        let members = self.hot_set().standing(scope, limit, deadline).await?;
         self.pass_branch(Step::Standing).await?;
         Ok(members)
     }

@@ -252,3 +252,38 @@ async fn a_state_that_was_told_is_not_taken_back_by_who_knows_an_older_one() {
     let second = talk.ask(&scene, "And now?").await;
     assert!(second.body.contains("Stavanger") && !second.body.contains("Bergen"));
 }
+
+#[tokio::test]
+async fn a_turn_that_did_not_wait_for_its_lane_costs_the_session_nothing() {
+    let (gate, scene) = scene(|config| {
+        plain(config);
+        config.context.deadline_ms = 300;
+    })
+    .await;
+    let mut talk = scene.talk("trip");
+    talk.ask(&scene, "Hello.").await;
+    let told = talk.ask(&scene, QUESTION).await;
+    assert_eq!(told.counts().0, "1");
+    scene.app.app.sessions.records.flushed().await;
+    gate.lanes().clear();
+    // The lane is read from the store, and it takes too long.
+    let (_, go) = gate.stop_at(Step::Restore);
+    let bare = talk.ask(&scene, "And the red one?").await;
+    assert_eq!(bare.told("context-degradation"), "L3");
+    assert_eq!(bare.told("context-reason"), "session=timeout");
+    go.set();
+    while gate
+        .lanes()
+        .read(&scene.lane("trip"), &[])
+        .await
+        .unwrap()
+        .is_none()
+    {
+        tokio::task::yield_now().await;
+    }
+    let fourth = talk.ask(&scene, "And the blue one?").await;
+    assert_eq!(fourth.epoch(), "1");
+    assert_extends(&told, &fourth);
+    assert_eq!(scene.rotations("state_lost"), 0);
+    assert!(scene.kept_the_law());
+}

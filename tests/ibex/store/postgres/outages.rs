@@ -254,3 +254,24 @@ async fn connections_that_an_administrator_ends_are_replaced() {
     new_org(&*store).await;
     raw.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_server_that_gives_no_connections_is_left_alone_until_it_does() {
+    let server = OwnPostgres::start();
+    let config = impatient(server.url());
+    migrate(&config).await.unwrap();
+    let store = connect(&config).await;
+    let org = new_org(&*store).await;
+    server.pause();
+    // Those that are open are used up, and whoever opens another one waits in vain.
+    let asked = (0..80).map(|_| unavailable(store.org(org)));
+    futures_util::future::join_all(asked).await;
+    while unavailable(store.org(org)).await != "the database has not answered for a while" {}
+    server.resume();
+    let back = crate::support::soon("an answer", async {
+        while store.org(org).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    back.await;
+}

@@ -1,7 +1,10 @@
-//! The cold branch over a store that searches by itself: it hands out candidates, and these are scored here like rows of the index.
+//! The branches over a store that searches by itself: it hands out candidates, and these are scored here like rows of the index.
 //!
 //! A partition that is loaded is searched in this process, which knows every row. One that is not, or that is too large to be, is searched
 //! in the database: first answers do not wait for a load, and a partition of millions costs a replica nothing.
+
+mod hot;
+mod near;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +17,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::auth::Scope;
 use crate::config::{PostgresConfig, SearchIn};
+use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
 use crate::store::StoreError;
 
 use super::columns::Background;
 use super::fusion::search_partitions;
 use super::terms::{Side, walk};
-use super::{BranchError, ColdBranch, Hit, Index, Partition, Query, SearchError};
+use super::{BranchError, ColdBranch, Hit, HotSet, Index, Partition, Query, SearchError};
+
+pub use hot::StandingIds;
 
 /// Candidates of each kind for a partition: more than a request can use, so that the two kinds meet.
 const CANDIDATES: usize = 128;
@@ -66,6 +72,14 @@ pub trait CandidateStore: Send + Sync {
         partition: &PartitionKey,
         wanted: &Wanted,
     ) -> Result<Candidates, StoreError>;
+    /// Memories of a partition that are active and valid then: those of `ids`, or the pinned and the newest ones; at most `most` of a kind.
+    async fn standing(
+        &self,
+        partition: &PartitionKey,
+        ids: Option<&[MemoryId]>,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Memory>, StoreError>;
     /// The number of a partition's active memories, or `most` when there are as many or more.
     async fn size(&self, partition: &PartitionKey, most: usize) -> Result<usize, StoreError>;
 }
@@ -87,9 +101,11 @@ fn distinct(text: &str, side: Side, most: usize) -> Vec<String> {
     found
 }
 
-/// The cold branch over an index and the store behind it.
+/// The branches over an index and the store behind it.
 pub struct Staged {
     index: Arc<Index>,
+    hot: HotSet,
+    shared: Option<hot::Shared>,
     store: Arc<dyn CandidateStore>,
     search: SearchIn,
     process_rows: usize,
@@ -106,7 +122,7 @@ impl fmt::Debug for Staged {
 }
 
 impl Staged {
-    /// A branch with the settings of `[postgres]`.
+    /// Branches with the settings of `[postgres]`.
     #[must_use]
     pub fn new(
         index: Arc<Index>,
@@ -114,6 +130,8 @@ impl Staged {
         settings: &PostgresConfig,
     ) -> Self {
         Self {
+            hot: HotSet::new(Arc::clone(&index)),
+            shared: None,
             index,
             store,
             search: settings.search,
@@ -125,16 +143,40 @@ impl Staged {
         }
     }
 
-    /// Whether all that `scope` reads is in this process. What is not, and may be, is loaded for those who come later.
-    async fn is_at_hand(&self, scope: &Scope) -> Result<bool, StoreError> {
+    /// The same with replicas that tell each other which memories stand highest.
+    #[must_use]
+    pub fn sharing(self, with: Arc<dyn StandingIds>) -> Self {
+        Self {
+            shared: Some(hot::Shared::new(with)),
+            ..self
+        }
+    }
+
+    /// Whether what `scope` reads is searched in this process.
+    async fn is_in_process(&self, scope: &Scope, deadline: Instant) -> Result<bool, SearchError> {
+        let keys = PartitionKey::for_read(scope);
+        let known = timeout_at(deadline, self.are_in_process(&keys));
+        Ok(known.await.map_err(|_| SearchError::Deadline)??)
+    }
+
+    async fn are_in_process(&self, keys: &[PartitionKey]) -> Result<bool, StoreError> {
+        match self.search {
+            SearchIn::Process => Ok(true),
+            SearchIn::Database => Ok(false),
+            SearchIn::Auto => self.are_at_hand(keys).await,
+        }
+    }
+
+    /// Whether all of the partitions are in this process. What is not, and may be, is loaded for those who come later.
+    async fn are_at_hand(&self, keys: &[PartitionKey]) -> Result<bool, StoreError> {
         let mut at_hand = true;
-        for key in PartitionKey::for_read(scope) {
-            if self.index.is_loaded(&key) {
+        for key in keys {
+            if self.index.is_loaded(key) {
                 continue;
             }
             at_hand = false;
-            if self.is_small(&key).await? {
-                self.index.begin_load(&key);
+            if self.is_small(key).await? {
+                self.index.begin_load(key);
             }
         }
         Ok(at_hand)
@@ -204,14 +246,7 @@ impl ColdBranch for Staged {
         limit: usize,
         deadline: Instant,
     ) -> Result<Vec<Hit>, BranchError> {
-        let in_process = match self.search {
-            SearchIn::Process => true,
-            SearchIn::Database => false,
-            SearchIn::Auto => timeout_at(deadline, self.is_at_hand(scope))
-                .await
-                .map_err(|_| SearchError::Deadline)??,
-        };
-        if in_process {
+        if self.is_in_process(scope, deadline).await? {
             self.index.search(scope, query, limit, deadline).await
         } else {
             self.in_database(scope, query, limit, deadline).await

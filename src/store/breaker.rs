@@ -1,5 +1,5 @@
-//! Leaves a Redis alone that keeps failing, so that it does not add its timeout to every request: after some failures in a row calls fail at
-//! once for a while, then one of them tries.
+//! Leaves a server alone that keeps failing, so that it does not add its timeout to every request, and so that it is not kept down by all who
+//! try: after some failures in a row calls fail at once for a while, then one of them tries.
 //!
 //! The first rest is short, because most stalls are (a fork, a failover): a stall of a few milliseconds must not become a second of refusals.
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Failures in a row that open it.
-pub(super) const FAILURES: u32 = 5;
+pub(in crate::store) const FAILURES: u32 = 5;
 /// The first rest; each that follows is twice as long.
 const FIRST_REST: Duration = Duration::from_millis(100);
 /// The longest rest.
@@ -17,33 +17,33 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Counts failures in a row.
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+pub(in crate::store) struct Breaker(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
     /// How long it rests and until when; nothing while it is closed.
     rest: Option<(Duration, Instant)>,
-    /// A call is trying whether Redis is back.
+    /// A call is trying whether the server is back.
     trying: bool,
 }
 
 /// What an outcome changed, for the one log line about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turned {
+pub(in crate::store) enum Turned {
     /// From now on calls fail at once.
     Open,
     /// The one that tried has failed, too.
     StaysOpen,
-    /// Redis is back.
+    /// The server is back.
     Closed,
     /// Nothing.
     Neither,
 }
 
 impl Breaker {
-    /// Leave to call, unless Redis rests.
-    pub(super) fn enter(&self) -> Option<Attempt<'_>> {
+    /// Leave to call, unless the server rests.
+    pub(in crate::store) fn enter(&self) -> Option<Attempt<'_>> {
         let mut state = self.0.lock();
         let trial = match state.rest {
             None => false,
@@ -56,18 +56,23 @@ impl Breaker {
             trial,
         })
     }
+
+    /// A call that was given up has ended well after all. Answers whether calls were failing at once until now.
+    pub(in crate::store) fn mended(&self) -> bool {
+        std::mem::take(&mut *self.0.lock()).rest.is_some()
+    }
 }
 
-/// One call on its way. Dropping it says nothing about Redis: whoever asked has gone.
+/// One call on its way. Dropping it says nothing about the server: whoever asked has gone.
 #[derive(Debug)]
-pub(super) struct Attempt<'a> {
+pub(in crate::store) struct Attempt<'a> {
     breaker: &'a Breaker,
     trial: bool,
 }
 
 impl Attempt<'_> {
     /// Notes how it ended.
-    pub(super) fn ended(self, well: bool) -> Turned {
+    pub(in crate::store) fn ended(self, well: bool) -> Turned {
         let mut state = self.breaker.0.lock();
         let resting = state.rest;
         if well {
@@ -152,6 +157,13 @@ mod tests {
             breaker.enter().expect("closed").ended(n % 3 == 0);
         }
         assert!(breaker.enter().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_well_late_counts_as_well() {
+        let breaker = broken();
+        assert!(breaker.mended() && !breaker.mended());
+        assert!(breaker.enter().is_some() && breaker.enter().is_some());
     }
 
     #[tokio::test(start_paused = true)]
