@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -13,8 +14,11 @@ use crate::seams::{SystemClock, SystemEntropy};
 use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::store::postgres::{self, MigrationReport, PostgresStore};
+use crate::store::shared::redis::Redis;
+use crate::store::shared::redis::announced::Announced;
 use crate::store::sqlite::SqliteStore;
-use crate::telemetry;
+use crate::tasks::Tasks;
+use crate::telemetry::{self, Metrics};
 
 use super::memory::MemoryCommand;
 use super::serve::Source;
@@ -94,6 +98,10 @@ async fn migrate(config: &Config, out: &mut Out<'_>) -> Result<(), CliError> {
     }
     let report = postgres::migrate(&config.postgres).await;
     let report = report.map_err(|e| CliError::Failed(format!("postgres: {e}")))?;
+    if let Some(dimensions) = config.embedder.dimensions {
+        let made = postgres::ensure_vector_index(&config.postgres, dimensions as usize).await;
+        made.map_err(|e| CliError::Failed(format!("postgres: the vector index: {e}")))?;
+    }
     let MigrationReport {
         found,
         now,
@@ -190,6 +198,21 @@ impl Opened {
         }
     }
 
+    /// The store for a command: running replicas hear of what it changes.
+    fn announced(&self, tasks: &Tasks) -> Result<Arc<dyn Store>, CliError> {
+        let redis = &self.config.redis;
+        if redis.urls.is_empty() || !redis.pubsub {
+            return Ok(self.store.clone());
+        }
+        let redis = Redis::new(redis, Metrics::new().redis, tasks.clone())
+            .map_err(|e| CliError::Failed(e.to_string()))?;
+        Ok(Arc::new(Announced::new(
+            self.store.clone(),
+            redis,
+            tasks.clone(),
+        )))
+    }
+
     fn seams(&self) -> Seams {
         let mut seams = Seams::over(self.store.clone(), self.keys.clone());
         if let Engine::Shared(store) = &self.engine {
@@ -229,14 +252,25 @@ pub(super) fn patient(context: &mut ContextConfig) {
     context.cold_timeout_ms = MILLISECONDS;
 }
 
+/// How long a command waits until what it changed is announced.
+const ANNOUNCING: Duration = Duration::from_secs(1);
+
 async fn with_store(command: Command, config: Config, out: &mut Out<'_>) -> Result<(), CliError> {
     let opened = open(config).await?;
-    let result = at_desk(command, &opened, out).await;
+    let tasks = Tasks::new();
+    let store = opened.announced(&tasks)?;
+    let result = at_desk(command, (&opened, &*store), out).await;
+    // Who does not hear of it finds it at their next poll.
+    tasks.drain(ANNOUNCING).await;
     opened.close().await?;
     result
 }
 
-async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result<(), CliError> {
+async fn at_desk(
+    command: Command,
+    (opened, store): (&Opened, &dyn Store),
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
     let key = TokenKey::new(opened.keys.token_digest.as_bytes())
         .map_err(|e| CliError::Failed(e.to_string()))?;
     let mint = |request: TokenRequest| minted(&key, request);
@@ -244,7 +278,7 @@ async fn at_desk(command: Command, opened: &Opened, out: &mut Out<'_>) -> Result
     let cap = opened.config.context.directive_tokens;
     let fits = |text: &str| directive::fits(&counter, cap, text);
     let desk = Desk {
-        store: &*opened.store,
+        store,
         clock: &SystemClock,
         mint: &mint,
         directive_fits: &fits,

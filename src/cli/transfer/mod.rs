@@ -154,7 +154,7 @@ async fn standing(store: &dyn Store, export: ExportId) -> Result<Standing, CliEr
     }
     if !store.orgs().await?.is_empty() {
         return Err(CliError::Failed(
-            "this store is not empty: an import fills a new one".to_owned(),
+            "this store is not empty: an import fills a new one (after `ibex migrate`, before `ibex init`)".to_owned(),
         ));
     }
     Ok(Standing {

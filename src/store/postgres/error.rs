@@ -1,5 +1,7 @@
 //! From the engine's errors to [`StoreError`] and [`OpenError`]: fixed texts only, because the engine's own may quote values.
 
+use std::io::ErrorKind;
+
 use sqlx::Error;
 
 use crate::store::StoreError;
@@ -10,6 +12,9 @@ pub enum OpenError {
     /// `postgres.url` is not set, or not a URL of a PostgreSQL database.
     #[error("postgres.url is not the URL of a PostgreSQL database")]
     Url,
+    /// The server of the URL cannot be used.
+    #[error("postgres.url: {0}")]
+    Unreachable(&'static str),
     /// The schema is older than this program.
     #[error(
         "the database has schema version {found} and this program needs {known}: run `ibex migrate`"
@@ -64,7 +69,35 @@ pub enum OpenError {
 
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
-        Self::Store(fault.into())
+        let why = match (&fault, fault.code().as_deref()) {
+            (_, Some("28P01" | "28000")) => {
+                Some("its server refuses the login: check user and password")
+            }
+            (_, Some("3D000")) => Some("its server has no such database"),
+            (Fault::Engine(Error::Io(error)), _) => of_socket(error.kind()),
+            (Fault::Engine(Error::Tls(_)), _) => {
+                Some("TLS with its server fails: check sslmode and sslrootcert")
+            }
+            (Fault::Engine(Error::Configuration(_)), _) => {
+                Some("one of its parameters is not usable")
+            }
+            (Fault::Late, _) => Some("its server does not answer in time"),
+            (Fault::Engine(_) | Fault::Resting | Fault::Closed, _) => None,
+        };
+        why.map_or_else(|| Self::Store(fault.into()), Self::Unreachable)
+    }
+}
+
+/// Why a server could not be reached; nothing when it was.
+fn of_socket(kind: ErrorKind) -> Option<&'static str> {
+    if kind == ErrorKind::ConnectionRefused {
+        Some("nothing listens at its host and port")
+    } else if kind == ErrorKind::NotFound {
+        Some("a file that it names is not there")
+    } else if kind == ErrorKind::UnexpectedEof || kind == ErrorKind::ConnectionReset {
+        None
+    } else {
+        Some("its host cannot be found or reached")
     }
 }
 

@@ -65,6 +65,9 @@ impl Links {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .min_connections(1)
+            // To open one costs more than a last look before a handoff may: those that are open stay.
+            .idle_timeout(None)
+            .max_lifetime(None)
             // Counted from the first wait on, so whoever came late would be broken off in the middle of a login.
             .acquire_timeout(bounds.acquire + bounds.connect)
             // It would cost a round trip; a dead connection is found out by its first statement.

@@ -63,7 +63,10 @@ pub async fn migrate(config: &PostgresConfig) -> Result<MigrationReport, OpenErr
 async fn migrate_on(conn: &mut PgConnection, role: &str) -> Result<MigrationReport, OpenError> {
     let begin = format!("SET statement_timeout = 0; BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
     run(conn, &begin, None).await?;
+    run(conn, "SAVEPOINT before_version", None).await?;
     let found = version(conn).await?;
+    // Where it may not even be read, the statement has failed.
+    run(conn, "ROLLBACK TO before_version", None).await?;
     if found > known() {
         return Err(OpenError::NewerSchema {
             found,

@@ -46,9 +46,13 @@ pub use migrate::{MigrationReport, migrate};
 pub use search::Candidates;
 pub use vectors::ensure_vector_index;
 
-use super::StoreError;
+use futures_util::future::join_all;
+
+use super::{IdentityStore, StoreError};
 use crate::config::PostgresConfig;
-use crate::ids::OrgId;
+use crate::ids::{AgentId, OrgId};
+use crate::memory::PartitionKey;
+use crate::session::SessionKey;
 use crate::tasks::Tasks;
 use error::Fault;
 use links::{Link, Links};
@@ -56,6 +60,9 @@ use tx::Tx;
 
 /// What a forget waits longer than an answer may be old, for the moment between an answer and its use.
 const HANDOFF: Duration = Duration::from_millis(5);
+
+/// The first round opens the connections, which may take longer than such a question has; the next ones find them.
+const WARM_ROUNDS: usize = 3;
 
 /// How long background work is waited for when the store is closed.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -99,7 +106,7 @@ impl PostgresStore {
         };
         let for_fences = (config.max_connections / 4).clamp(1, 4);
         let links = pool(config.max_connections.saturating_sub(for_fences).max(1));
-        Ok(Self {
+        let store = Self {
             fences: pool(for_fences),
             turns: tx::Turns::default(),
             fence_timeout: Duration::from_millis(config.fence_timeout_ms),
@@ -111,7 +118,36 @@ impl PostgresStore {
             run: Arc::new(sessions::Run::new(settings)),
             links,
             tasks,
-        })
+        };
+        store.warm(for_fences).await;
+        Ok(store)
+    }
+
+    /// Opens connections and has the engine plan what every request asks, so that the first requests do not have to wait for it within their
+    /// few milliseconds. Nothing rests on it.
+    async fn warm(&self, connections: u32) {
+        let nobody = PartitionKey {
+            org: OrgId::from_bytes([0; 16]),
+            agent: AgentId::from_bytes([0; 16]),
+            user: None,
+        };
+        let session = "warm".parse().ok().map(|id| SessionKey {
+            org: nobody.org,
+            agent: nobody.agent,
+            user: None,
+            id,
+        });
+        let ask = async || {
+            let _fence = self.newest_fence(std::slice::from_ref(&nobody)).await;
+            if let Some(session) = &session {
+                let _known = self.has_session(session).await;
+            }
+            let _org = IdentityStore::org(self, nobody.org).await;
+        };
+        for _ in 0..WARM_ROUNDS {
+            // As many at once as there are connections for the last look before a handoff.
+            join_all((0..connections).map(|_| ask())).await;
+        }
     }
 
     /// Stores the use counts that wait, and closes the connections; whatever comes later is refused.

@@ -66,8 +66,10 @@ impl PostgresStore {
         );
         let (org, agent, user) = scope(partition);
         let (model, vector) = wanted.vector.unwrap_or_default();
-        let by_index =
-            !vector.is_empty() && self.is_indexed_faster(partition, wanted.limit).await?;
+        let by_index = !vector.is_empty()
+            && self
+                .is_indexed_faster(partition, vector.len(), wanted.limit)
+                .await?;
         let statement = composed(sql)
             .bind(org)
             .bind(agent)
@@ -87,6 +89,7 @@ impl PostgresStore {
     async fn is_indexed_faster(
         &self,
         partition: &PartitionKey,
+        dimensions: usize,
         most: usize,
     ) -> Result<bool, StoreError> {
         if let Some(known) = self.large.get(partition) {
@@ -94,12 +97,13 @@ impl PostgresStore {
         }
         let (org, agent, user) = scope(partition);
         let faster = || {
-            sqlx::query("SELECT is_indexed_faster($1, $2, $3, $4, $5)")
+            sqlx::query("SELECT is_indexed_faster($1, $2, $3, $4, $5, $6)")
                 .bind(org)
                 .bind(agent)
                 .bind(user)
                 .bind(limit(most))
                 .bind(limit(self.exact_rows))
+                .bind(limit(dimensions))
         };
         let rows = self.links.ask(faster).await?;
         let row = rows.first().ok_or(StoreError::Damaged("partition"))?;

@@ -14,6 +14,8 @@ use crate::store::StoreError;
 
 /// A large table takes long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+/// Between two looks whether somebody else is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The greatest dimension of an index over numbers of four bytes. Beyond it they are indexed in two.
 const MOST_WHOLE: usize = 2_000;
 /// The greatest dimension of an index at all.
@@ -46,12 +48,10 @@ async fn ensure(conn: &mut PgConnection, dimensions: usize) -> Result<bool, Open
     let path = "SET statement_timeout = 0; SELECT set_config('search_path', 'ibex, ' || quote_ident(n.nspname), FALSE)
                 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'";
     run(conn, path.to_owned()).await?;
-    // Of two that create it at once, the second waits.
-    run(
-        conn,
-        "SELECT pg_advisory_lock(hashtext('ibex vector index'))".to_owned(),
-    )
-    .await?;
+    // Of two that create it at once, the second waits. Not inside a statement: the first one waits for every statement that has begun.
+    while !is_alone(conn).await? {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
     let valid = sqlx::query(
         "SELECT i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE n.nspname = 'ibex' AND c.relname = $1",
@@ -80,6 +80,13 @@ async fn ensure(conn: &mut PgConnection, dimensions: usize) -> Result<bool, Open
     );
     run(conn, sql).await?;
     Ok(true)
+}
+
+/// Whether nobody else creates an index now.
+async fn is_alone(conn: &mut PgConnection) -> Result<bool, OpenError> {
+    let sql = "SELECT pg_try_advisory_lock(hashtext('ibex vector index'))";
+    let row = sqlx::query(sql).fetch_one(conn).await;
+    Ok(Columns::of(&row.map_err(Fault::from)?, "lock").take()?)
 }
 
 async fn run(conn: &mut PgConnection, sql: String) -> Result<(), OpenError> {

@@ -69,6 +69,43 @@ async fn a_revoked_token_opens_no_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_changes_is_announced() {
+    // Nobody polls before the test is long over.
+    let fleet = Fleet::new(2, &settings("true", "3600000")).await;
+    let create = [
+        "token",
+        "create",
+        "--agent",
+        "default",
+        "--permission",
+        "all",
+        "--json",
+    ];
+    let made: serde_json::Value = serde_json::from_str(&fleet.ok(&create)).unwrap();
+    let (id, secret) = (
+        made["id"].as_str().unwrap(),
+        made["token"].as_str().unwrap(),
+    );
+    for replica in 0..2 {
+        let guest = fleet.client_with(replica, secret);
+        let ask = async || guest.post_raw(CHAT, question("Hello.")).await;
+        until("the token is known", ask, |answer| {
+            answer.status == StatusCode::OK
+        })
+        .await;
+    }
+    fleet.ok(&["token", "revoke", id]);
+    for replica in 0..2 {
+        let guest = fleet.client_with(replica, secret);
+        let ask = async || guest.post_raw(CHAT, question("Hello.")).await;
+        until("it is revoked", ask, |answer| {
+            answer.status == StatusCode::UNAUTHORIZED
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_that_begins_after_a_delete_returned_carries_what_it_forgot() {
     // Nobody polls while the test runs: what is forgotten is asked for at every handoff.
     for pubsub in HEARD {

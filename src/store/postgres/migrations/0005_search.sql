@@ -63,12 +63,15 @@ END $$;
 
 -- Whether the vector index is worth asking for a partition: it holds the vectors of all tenants, so it comes across one of this partition
 -- the more seldom the smaller its share is, and looking at one there costs some ten times as much as comparing it.
-CREATE FUNCTION is_indexed_faster(of_org uuid, of_agent uuid, of_user text, most bigint, exact_rows bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION is_indexed_faster(of_org uuid, of_agent uuid, of_user text, most bigint, exact_rows bigint, dims bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     vectors constant real := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'memory_vectors'::regclass);
     few constant bigint := greatest(exact_rows, sqrt(10.0 * most * vectors)::bigint);
 BEGIN
-    RETURN partition_size(of_org, of_agent, of_user, few + 1) > few;
+    -- Without an index of that dimension there is nothing to ask.
+    RETURN EXISTS (SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                   WHERE i.indrelid = 'memory_vectors'::regclass AND i.indisvalid AND c.relname = 'memory_vectors_hnsw_' || dims)
+       AND partition_size(of_org, of_agent, of_user, few + 1) > few;
 END $$;
 
 CREATE FUNCTION candidates(of_org uuid, of_agent uuid, of_user text, of_model text, asked real[], words bigint[], at bigint, most bigint,

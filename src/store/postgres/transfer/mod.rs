@@ -51,6 +51,8 @@ impl TransferStore for PostgresStore {
 
     async fn load(&self, export: ExportId, number: u64, batch: Batch) -> Result<(), StoreError> {
         let mut tx = self.tx(batch.org).await?;
+        // Every row is a round trip or two, and the way may be long.
+        tx.link.extend(PATIENCE);
         let sql = "SELECT batches, finished FROM imports WHERE export = $1 FOR UPDATE";
         let known = tx
             .row(sqlx::query(sql).bind(Uuid::from_bytes(export)))
@@ -79,6 +81,7 @@ impl TransferStore for PostgresStore {
             return self.note_end(export).await;
         };
         let mut tx = self.tx(org).await?;
+        tx.link.extend(PATIENCE);
         // A revision is never below those that the rows carry; the gap tells every follower to read anew.
         let raise = "UPDATE feed SET revision = greatest(revision, $1)";
         tx.execute(sqlx::query(raise).bind(revision)).await?;

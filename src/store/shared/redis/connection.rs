@@ -310,6 +310,7 @@ impl Opening {
         let opened = tokio::time::timeout(connection.limit, connection.source.open());
         let place = match opened.await {
             Ok(Ok(live)) => Place::Open(live, NUMBER.fetch_add(1, Ordering::Relaxed)),
+            Ok(Err(error)) if Outage::of(&error) == Outage::Login => Place::Failed(Outage::Login),
             Ok(Err(_)) => Place::Failed(Outage::Refused),
             Err(_) => Place::Failed(Outage::TimedOut),
         };

@@ -27,6 +27,7 @@ pub use replies::RedisReplies;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, ToRedisArgs, Value};
 use tokio::time::Instant;
 
@@ -63,6 +64,11 @@ pub enum Outage {
     /// It cannot be reached, refuses the connection, or is not ready yet.
     #[error("Redis cannot be reached")]
     Refused,
+    /// It refuses the login, or the user may not do this.
+    #[error(
+        "Redis refuses the login: check user and password in redis.urls, and what the user may do"
+    )]
+    Login,
     /// The server is a replica.
     #[error("Redis takes no writes")]
     ReadOnly,
@@ -77,16 +83,18 @@ pub enum Outage {
     Rejected,
 }
 
+/// Between two warnings that calls are rejected.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
 /// How long what the readiness probe wrote is kept, in milliseconds.
 const PROBE_MS: u32 = 60_000;
 
 /// Answers of a server that will take calls, but not now or not from us.
-const NOT_READY: [ErrorKind; 6] = [
+const NOT_READY: [ErrorKind; 5] = [
     ErrorKind::Server(ServerErrorKind::BusyLoading),
     ErrorKind::Server(ServerErrorKind::MasterDown),
     ErrorKind::Server(ServerErrorKind::ClusterDown),
     ErrorKind::Server(ServerErrorKind::TryAgain),
-    ErrorKind::AuthenticationFailed,
     ErrorKind::ClusterConnectionNotFound,
 ];
 
@@ -97,6 +105,7 @@ impl Outage {
         match self {
             Self::TimedOut => "timed_out",
             Self::Refused => "refused",
+            Self::Login => "login",
             Self::ReadOnly => "read_only",
             Self::Broken => "broken",
             Self::Resting => "resting",
@@ -108,7 +117,10 @@ impl Outage {
         let kind = error.kind();
         // Before version 7 a script that may not write says so behind another code.
         let read_only = || error.detail().is_some_and(|text| text.contains("READONLY"));
-        if NOT_READY.contains(&kind) {
+        let login = |code: &str| matches!(code, "NOAUTH" | "NOPERM" | "WRONGPASS");
+        if kind == ErrorKind::AuthenticationFailed || error.code().is_some_and(login) {
+            Self::Login
+        } else if NOT_READY.contains(&kind) {
             Self::Refused
         } else if kind == ErrorKind::Server(ServerErrorKind::ReadOnly) || read_only() {
             Self::ReadOnly
@@ -193,6 +205,8 @@ struct Shared {
     connection: Arc<Connection>,
     breaker: Breaker,
     limit: Duration,
+    /// When it was last told that it rejects calls.
+    told: Mutex<Option<Instant>>,
     figures: RedisFigures,
     /// Whether changes are announced and listened for.
     announces: bool,
@@ -219,6 +233,7 @@ impl Redis {
             connection: Arc::new(Connection::new(source, to_open, tasks)),
             breaker: Breaker::default(),
             limit: Duration::from_millis(config.timeout_ms),
+            told: Mutex::default(),
             figures,
             announces: config.pubsub,
         })))
@@ -339,7 +354,21 @@ impl Redis {
             (Turned::Closed, _) => tracing::info!("redis: it answers again"),
             (Turned::Open | Turned::StaysOpen | Turned::Neither, _) => {}
         }
+        if outcome == Err(Outage::Rejected) {
+            self.tell_of_rejection();
+        }
         outcome
+    }
+
+    /// It answers, so nothing else tells that it is of no use.
+    fn tell_of_rejection(&self) {
+        let mut told = self.0.told.lock();
+        if told.is_none_or(|at| at.elapsed() > TOLD_AGAIN) {
+            *told = Some(Instant::now());
+            tracing::warn!(
+                "redis: it rejects calls: it may be out of memory, or hold keys of somebody else under redis.prefix"
+            );
+        }
     }
 
     /// `number` is the connection being waited for, for whoever gives up.
