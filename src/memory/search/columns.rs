@@ -40,7 +40,7 @@ impl Row {
 }
 
 /// What is known of a partition of which only candidates are here.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Background {
     /// Memories in the partition.
     pub(super) documents: usize,
@@ -50,6 +50,8 @@ pub(super) struct Background {
     pub(super) mean_cosine: Option<f32>,
     /// Whether every memory with a word of the query is a candidate.
     pub(super) all_words: bool,
+    /// How many of the partition's memories hold a term, where that was counted.
+    pub(super) held: Vec<(Term, u32)>,
 }
 
 impl Background {
@@ -61,7 +63,10 @@ impl Background {
         clippy::cast_sign_loss,
         reason = "a guess needs no more than seven digits"
     )]
-    pub(super) fn holding(&self, here: u32) -> u32 {
+    pub(super) fn holding(&self, term: Term, here: u32) -> u32 {
+        if let Some((_, held)) = self.held.iter().find(|(of, _)| *of == term) {
+            return here.max(*held);
+        }
         if self.all_words || here == 0 || self.candidates == 0 {
             return here;
         }

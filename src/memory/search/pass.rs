@@ -63,7 +63,7 @@ impl TermWeights {
                 length += columns.live_length * all as f64 / columns.live.max(1) as f64;
                 for (count, (term, _)) in holding.iter_mut().zip(query.terms()) {
                     let here = columns.lexicon.postings(*term).live;
-                    *count += whole.map_or(here, |whole| whole.holding(here));
+                    *count += whole.map_or(here, |whole| whole.holding(*term, here));
                 }
             })?;
         }

@@ -10,7 +10,7 @@ use super::PostgresStore;
 use super::memories::{COLUMNS, FROM, numbers, read};
 use super::rows::{Columns, composed, limit, memory_uuids, micros, scope, stored_text};
 use crate::ids::MemoryId;
-use crate::memory::search::{self, CandidateStore, Wanted, lexemes};
+use crate::memory::search::{self, CandidateStore, Wanted};
 use crate::memory::{Memory, PartitionKey};
 use crate::store::StoreError;
 
@@ -112,6 +112,48 @@ impl PostgresStore {
         Ok(faster)
     }
 
+    /// What is known of a partition besides its candidates: how large it is, how many of its memories have each of the words, and how near
+    /// a memory of it usually is.
+    async fn background(
+        &self,
+        partition: &PartitionKey,
+        wanted: Candidates<'_>,
+    ) -> Result<search::Candidates, StoreError> {
+        let cap = self.exact_rows.saturating_add(1);
+        let (org, agent, user) = scope(partition);
+        let (model, vector) = wanted.vector.unwrap_or_default();
+        let background = || {
+            sqlx::query(
+                "SELECT size, held, mean_cosine FROM background($1, $2, $3, $4, $5, $6, $7)",
+            )
+            .bind(org)
+            .bind(agent)
+            .bind(user)
+            .bind(stored_text(model))
+            .bind(vector)
+            .bind(numbers(partition, wanted.words))
+            .bind(limit(cap))
+        };
+        let rows = self.links.ask(background).await?;
+        let row = rows.first().ok_or(StoreError::Damaged("partition"))?;
+        let mut columns = Columns::of(row, "partition");
+        let size: u64 = columns.number()?;
+        let held: Vec<i64> = columns.take()?;
+        Ok(search::Candidates {
+            documents: if size >= cap as u64 {
+                size.saturating_mul(BEYOND)
+            } else {
+                size
+            },
+            held: held
+                .into_iter()
+                .map(|held| u32::try_from(held).unwrap_or(u32::MAX))
+                .collect(),
+            mean_cosine: columns.take()?,
+            ..search::Candidates::default()
+        })
+    }
+
     /// How many active memories a partition holds, counted no further than `cap`.
     ///
     /// # Errors
@@ -148,26 +190,14 @@ impl CandidateStore for PostgresStore {
             limit: wanted.limit,
             now: wanted.now,
         };
-        let cap = self.exact_rows.saturating_add(1);
-        let (memories, size) = tokio::join!(
+        let (memories, background) = tokio::join!(
             self.search_candidates(partition, asked),
-            self.partition_size(partition, cap)
+            self.background(partition, asked)
         );
-        let (memories, size) = (memories?, size?);
-        let with_words = memories.iter().filter(|memory| {
-            let terms = lexemes(&memory.content);
-            wanted.words.iter().any(|word| terms.contains(word))
-        });
-        let all_words = with_words.count() < wanted.limit;
+        let (memories, background) = (memories?, background?);
         Ok(search::Candidates {
-            documents: if size >= cap as u64 {
-                size.saturating_mul(BEYOND)
-            } else {
-                size
-            },
-            mean_cosine: None,
-            all_words,
             memories,
+            ..background
         })
     }
 

@@ -72,7 +72,7 @@ impl Staged {
                 memories,
                 ..Candidates::default()
             };
-            Arc::new(self.partition(key, found))
+            Arc::new(self.partition(key, &[], found))
         });
         Ok(partitions.collect())
     }

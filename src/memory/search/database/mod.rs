@@ -23,7 +23,7 @@ use crate::store::StoreError;
 
 use super::columns::Background;
 use super::fusion::search_partitions;
-use super::terms::{Side, walk};
+use super::terms::{Side, Term, walk};
 use super::{BranchError, ColdBranch, Hit, HotSet, Index, Partition, Query, SearchError};
 
 pub use hot::StandingIds;
@@ -61,6 +61,8 @@ pub struct Candidates {
     pub mean_cosine: Option<f32>,
     /// Whether every memory with one of the words is among them.
     pub all_words: bool,
+    /// How many memories of the partition have each of the words, in their order; empty where that is not known.
+    pub held: Vec<u32>,
 }
 
 /// A store that can search.
@@ -215,7 +217,7 @@ impl Staged {
         let partitions: Vec<Arc<Partition>> = keys
             .iter()
             .zip(found)
-            .map(|(key, found)| Arc::new(self.partition(key, found)))
+            .map(|(key, found)| Arc::new(self.partition(key, &wanted.words, found)))
             .collect();
         let mut hits = search_partitions(&partitions, query, now, limit, deadline)?;
         hits.retain(|hit| hit.memory.partition.visible_to(scope));
@@ -223,12 +225,14 @@ impl Staged {
     }
 
     /// The candidates as a partition that stands for the whole one.
-    fn partition(&self, key: &PartitionKey, found: Candidates) -> Partition {
+    fn partition(&self, key: &PartitionKey, words: &[String], found: Candidates) -> Partition {
+        let terms = words.iter().map(|word| Term::of(word));
         let background = Background {
             documents: usize::try_from(found.documents).unwrap_or(usize::MAX),
             candidates: found.memories.len(),
             mean_cosine: found.mean_cosine,
             all_words: found.all_words,
+            held: terms.zip(found.held).collect(),
         };
         let partition =
             Partition::standing_for(key.clone(), self.index.spaces().of(key), background);

@@ -63,6 +63,7 @@ impl CandidateStore for Shelf {
             mean_cosine: (!cosines.is_empty())
                 .then(|| cosines.iter().sum::<f32>() / cosines.len() as f32),
             all_words,
+            held: Vec::new(),
         })
     }
 
@@ -239,6 +240,7 @@ async fn what_a_store_answers_of_another_scope_is_dropped() {
                 documents: 2,
                 mean_cosine: None,
                 all_words: true,
+                held: Vec::new(),
             })
         }
         async fn standing(

@@ -61,6 +61,21 @@ BEGIN
         WHERE m.org = of_org AND m.agent = of_agent AND m.user_id = of_user AND m.status = 'active' LIMIT cap) AS s);
 END $$;
 
+-- What is known of a partition besides its candidates: its size, counted to `cap`; how many of its memories have each word, counted to 5,000;
+-- and the mean cosine of some of its vectors with the asked one.
+CREATE FUNCTION background(of_org uuid, of_agent uuid, of_user text, of_model text, asked real[], words bigint[], cap bigint,
+                           OUT size bigint, OUT held bigint[], OUT mean_cosine real) LANGUAGE plpgsql AS $$
+BEGIN
+    size := partition_size(of_org, of_agent, of_user, cap);
+    held := ARRAY(SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.org = of_org AND w.word = u.word LIMIT 5000) AS s)
+                  FROM unnest(words) WITH ORDINALITY AS u (word, place) ORDER BY u.place);
+    IF cardinality(asked) > 0 THEN
+        mean_cosine := (SELECT avg(1 - (s.embedding <=> asked::vector)) FROM (SELECT v.embedding FROM memory_vectors v
+            WHERE v.org = of_org AND v.agent = of_agent AND v.user_id = of_user AND v.live AND v.model = of_model
+              AND vector_dims(v.embedding) = cardinality(asked) LIMIT 256) AS s);
+    END IF;
+END $$;
+
 -- Whether the vector index is worth asking for a partition: it holds the vectors of all tenants, so it comes across one of this partition
 -- the more seldom the smaller its share is, and looking at one there costs some ten times as much as comparing it.
 CREATE FUNCTION is_indexed_faster(of_org uuid, of_agent uuid, of_user text, most bigint, exact_rows bigint, dims bigint) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -59,7 +59,7 @@ async fn a_server_that_accepts_and_never_answers_holds_nobody_up() {
     assert!(began.elapsed() < BOUND);
     assert_eq!(
         opened.to_string(),
-        "the store is unavailable: the database does not answer"
+        "postgres.url: its server does not answer in time"
     );
     let migrated = migrate(&config).await.unwrap_err();
     assert_eq!(migrated.to_string(), opened.to_string());
