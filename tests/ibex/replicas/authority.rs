@@ -25,22 +25,9 @@ fn settings(pubsub: &'static str, poll_ms: &'static str) -> Vec<(&'static str, &
 async fn a_revoked_token_opens_no_replica() {
     for pubsub in HEARD {
         let fleet = Fleet::new(REPLICAS, &settings(pubsub, "200")).await;
-        let create = [
-            "token",
-            "create",
-            "--agent",
-            "default",
-            "--permission",
-            "all",
-            "--json",
-        ];
-        let made: serde_json::Value = serde_json::from_str(&fleet.ok(&create)).unwrap();
-        let (id, secret) = (
-            made["id"].as_str().unwrap(),
-            made["token"].as_str().unwrap(),
-        );
+        let (id, secret) = fleet.new_token();
         let guests: Vec<_> = (0..REPLICAS)
-            .map(|replica| fleet.client_with(replica, secret))
+            .map(|replica| fleet.client_with(replica, &secret))
             .collect();
         for guest in &guests {
             let ask = async || guest.post_raw(CHAT, question("Hello.")).await;
@@ -49,7 +36,7 @@ async fn a_revoked_token_opens_no_replica() {
             })
             .await;
         }
-        fleet.ok(&["token", "revoke", id]);
+        fleet.ok(&["token", "revoke", &id]);
         let returned = Instant::now();
         for guest in &guests {
             loop {
@@ -72,31 +59,18 @@ async fn a_revoked_token_opens_no_replica() {
 async fn what_a_command_changes_is_announced() {
     // Nobody polls before the test is long over.
     let fleet = Fleet::new(2, &settings("true", "3600000")).await;
-    let create = [
-        "token",
-        "create",
-        "--agent",
-        "default",
-        "--permission",
-        "all",
-        "--json",
-    ];
-    let made: serde_json::Value = serde_json::from_str(&fleet.ok(&create)).unwrap();
-    let (id, secret) = (
-        made["id"].as_str().unwrap(),
-        made["token"].as_str().unwrap(),
-    );
+    let (id, secret) = fleet.new_token();
     for replica in 0..2 {
-        let guest = fleet.client_with(replica, secret);
+        let guest = fleet.client_with(replica, &secret);
         let ask = async || guest.post_raw(CHAT, question("Hello.")).await;
         until("the token is known", ask, |answer| {
             answer.status == StatusCode::OK
         })
         .await;
     }
-    fleet.ok(&["token", "revoke", id]);
+    fleet.ok(&["token", "revoke", &id]);
     for replica in 0..2 {
-        let guest = fleet.client_with(replica, secret);
+        let guest = fleet.client_with(replica, &secret);
         let ask = async || guest.post_raw(CHAT, question("Hello.")).await;
         until("it is revoked", ask, |answer| {
             answer.status == StatusCode::UNAUTHORIZED

@@ -119,6 +119,22 @@ impl Fleet {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Another all-permissions token, made by the command line: its identifier and its text.
+    pub(super) fn new_token(&self) -> (String, String) {
+        let create = [
+            "token",
+            "create",
+            "--agent",
+            "default",
+            "--permission",
+            "all",
+            "--json",
+        ];
+        let made: serde_json::Value = serde_json::from_str(&self.ok(&create)).unwrap();
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        (text("id"), text("token"))
+    }
+
     /// A client of one replica with another token.
     pub(super) fn client_with(&self, replica: usize, token: &str) -> Client {
         Client::new(self.replicas[replica].address.parse().unwrap())

@@ -236,15 +236,6 @@ async fn without_postgres_who_is_known_is_served_the_directive_and_nobody_else_i
     let directive = json!({"content": "Answer in verse.", "promote": true});
     let added = fleet.client(0).post("/v1/directives", &directive).await;
     assert_eq!(added.status, StatusCode::CREATED, "{added:?}");
-    let create = [
-        "token",
-        "create",
-        "--agent",
-        "default",
-        "--permission",
-        "all",
-        "--json",
-    ];
     let faults: [Fault<OwnPostgres>; 2] = [
         (
             "stopped",
@@ -258,8 +249,7 @@ async fn without_postgres_who_is_known_is_served_the_directive_and_nobody_else_i
         ),
     ];
     for (n, (fault, breaks, mends)) in faults.into_iter().enumerate() {
-        let made: serde_json::Value = serde_json::from_str(&fleet.ok(&create)).unwrap();
-        let strange = made["token"].as_str().unwrap();
+        let (_, strange) = fleet.new_token();
         let written = fleet.remember(0, &format!("{KEY} {n}")).await;
         are_back(&fleet).await;
         breaks(&postgres);
@@ -273,7 +263,7 @@ async fn without_postgres_who_is_known_is_served_the_directive_and_nobody_else_i
                 "{fault}: {sent}"
             );
             let hits = fleet.upstream.hits();
-            let unknown = ask(&fleet.client_with(replica, strange)).await;
+            let unknown = ask(&fleet.client_with(replica, &strange)).await;
             assert_eq!(
                 unknown.status,
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -296,7 +286,7 @@ async fn without_postgres_who_is_known_is_served_the_directive_and_nobody_else_i
         for (replica, client) in fleet.clients().iter().enumerate() {
             let read = client.get(&format!("/v1/memories/{written}")).await;
             assert_eq!(read.status, StatusCode::OK, "{fault}: {read:?}");
-            let known = ask(&fleet.client_with(replica, strange)).await;
+            let known = ask(&fleet.client_with(replica, &strange)).await;
             assert_eq!(known.status, StatusCode::OK, "{fault}: {known:?}");
         }
     }

@@ -57,7 +57,7 @@ pub struct Candidates {
     pub memories: Vec<Memory>,
     /// Memories in the partition; of a large one an estimate.
     pub documents: u64,
-    /// The mean cosine of the partition's vectors with the query's, where all were compared.
+    /// The mean cosine of the partition's vectors with the query's, or of some of them, where that is known.
     pub mean_cosine: Option<f32>,
     /// Whether every memory with one of the words is among them.
     pub all_words: bool,
@@ -182,6 +182,15 @@ impl Staged {
             }
         }
         Ok(at_hand)
+    }
+
+    /// Whether a partition is in this process, or small enough to be: a writer has the time to wait for its load.
+    async fn may_be_in_process(&self, key: &PartitionKey) -> Result<bool, StoreError> {
+        match self.search {
+            SearchIn::Process => Ok(true),
+            SearchIn::Database => Ok(false),
+            SearchIn::Auto => Ok(self.index.is_loaded(key) || self.is_small(key).await?),
+        }
     }
 
     async fn is_small(&self, key: &PartitionKey) -> Result<bool, StoreError> {

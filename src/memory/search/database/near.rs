@@ -19,8 +19,7 @@ impl NearBranch for Staged {
         (model, vectors): (&str, &[Arc<[f32]>]),
         asked: Nearness,
     ) -> Result<(Vec<Vec<Alike>>, usize), SearchError> {
-        let own = std::slice::from_ref(key);
-        let in_process = timeout_at(asked.deadline, self.are_in_process(own));
+        let in_process = timeout_at(asked.deadline, self.may_be_in_process(key));
         if in_process.await.map_err(|_| SearchError::Deadline)?? {
             return self.index.alike(key, (model, vectors), asked).await;
         }

@@ -378,6 +378,9 @@ async fn what_is_alike_is_the_same_wherever_it_is_looked_for() {
     let store = Shelf::new(rows, 1);
     let (_, within) = staged(&store, SearchIn::Process, 1_000);
     let (_, outside) = staged(&store, SearchIn::Database, 1_000);
+    // A writer waits for the load of a small partition, and has none of a large one.
+    let (small, waiting) = staged(&store, SearchIn::Auto, 1_000);
+    let (large, asking) = staged(&store, SearchIn::Auto, 10);
     let asked = Nearness {
         above: 0.99,
         most: 4,
@@ -387,7 +390,7 @@ async fn what_is_alike_is_the_same_wherever_it_is_looked_for() {
     let vectors: [Arc<[f32]>; 2] = [at(0.0).into(), at(-90.0).into()];
     let question = (static_minilm::MODEL, &vectors[..]);
     let mut answers = Vec::new();
-    for staged in [within, outside] {
+    for staged in [within, outside, waiting, asking] {
         let (found, answered) = staged.alike(&own, question, asked).await.unwrap();
         assert_eq!(answered, 2);
         let texts = |alike: &Vec<(Arc<Memory>, f32)>| -> Vec<String> {
@@ -398,7 +401,11 @@ async fn what_is_alike_is_the_same_wherever_it_is_looked_for() {
         };
         answers.push(found.iter().map(texts).collect::<Vec<_>>());
     }
-    assert_eq!(answers[0], answers[1]);
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    assert!(small.is_loaded(&own) && !large.holds(&own));
     assert_eq!(answers[0][0], ["note 0", "note 1", "note 2"]);
     assert!(answers[0][1].is_empty());
 }
