@@ -375,7 +375,7 @@ async fn what_is_alike_is_the_same_wherever_it_is_looked_for() {
             embedded(&own, &format!("note {n}"), &vector, static_minilm::MODEL)
         })
         .collect();
-    let store = Shelf::new(rows, 1);
+    let store = Shelf::new(rows, 2);
     let (_, within) = staged(&store, SearchIn::Process, 1_000);
     let (_, outside) = staged(&store, SearchIn::Database, 1_000);
     // A writer waits for the load of a small partition, and has none of a large one.
