@@ -17,6 +17,8 @@ pub(super) struct Candidate {
     pub(super) verdicts: Vec<Verdict>,
     /// Why it is quarantined.
     pub(super) review: Option<String>,
+    /// Nobody said since when it holds: it holds since it arrived.
+    pub(super) undated: bool,
 }
 
 impl Candidate {
@@ -28,6 +30,7 @@ impl Candidate {
             similar: Vec::new(),
             verdicts: Vec::new(),
             review: None,
+            undated: false,
         }
     }
 

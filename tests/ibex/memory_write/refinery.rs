@@ -1,8 +1,12 @@
 //! What the refinery does with a text besides storing it: redaction, review, supersession, restatements.
 
+use std::sync::Arc;
+
 use http::{Method, StatusCode};
 use ibex::auth::Permissions;
 use ibex::config::{Config, Uncertain};
+use ibex::seams::{Clock, SystemClock};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{create, ids, search, service};
@@ -528,6 +532,49 @@ async fn writers_at_the_same_time_see_what_the_other_one_states() {
             assert_eq!(answer.code(), "DUPLICATE_CONTENT", "{answer:?}");
         }
     }
+}
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still(Timestamp);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+}
+
+#[tokio::test]
+async fn of_statements_in_the_same_microsecond_the_later_one_holds() {
+    let overrides = Overrides {
+        clock: Some(Arc::new(Still(SystemClock.now()))),
+        ..Overrides::default()
+    };
+    let app = TestApp::with("http://127.0.0.1:9/v1", patient, overrides).await;
+    let client = app.client();
+    let mut last = Value::Null;
+    for town in ["Porto", "Lisbon", "Faro"] {
+        let written = write(
+            &client,
+            &json!({"content": format!("Otto lives in {town}.")}),
+        )
+        .await
+        .json();
+        let replaced = match last {
+            Value::Null => Value::Null,
+            ref id => json!([id]),
+        };
+        assert_eq!(written["supersedes"], replaced, "{written}");
+        last = written["id"].clone();
+    }
+    // Dates that somebody gave are not touched: which of the two holds is not known.
+    let dated = json!({"content": "Otto lives in Braga.", "valid_from": "2026-01-01T00:00:00Z"});
+    let other = json!({"content": "Otto lives in Beja.", "valid_from": "2026-01-01T00:00:00Z"});
+    let client = client.header("x-ibex-user-id", "somebody");
+    let first = write(&client, &dated).await.json();
+    let second = write(&client, &other).await.json();
+    assert_eq!(second["valid_from"], first["valid_from"]);
+    assert_eq!(second["supersedes"], Value::Null, "{second}");
 }
 
 #[tokio::test]

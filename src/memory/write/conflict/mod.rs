@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use jiff::SignedDuration;
 
 use crate::app::App;
 use crate::memory::claims::{Parsed, Slot, SlotKey};
@@ -37,16 +38,24 @@ pub(super) async fn stage(app: &App, batch: &mut Batch) {
         if !takes_part(&candidate.memory) {
             continue;
         }
-        let read = Parsed::new(claim(&candidate.memory));
-        let slot = read.slot.as_ref().map(Slot::base_key);
-        let ruling = match mates(app, batch, candidate, slot, &earlier).await {
-            Ok(mates) => judge(&candidate.memory, &read, &mates),
+        let slot = Parsed::new(claim(&candidate.memory))
+            .slot
+            .as_ref()
+            .map(Slot::base_key);
+        let mates = match mates(app, batch, candidate, slot, &earlier).await {
+            Ok(mates) => mates,
             Err(error) => {
                 tracing::warn!("conflict: {error}");
                 put(batch, place, Member::Refused(WriteError::StoreUnavailable));
                 continue;
             }
         };
+        let Some(Member::Going(candidate)) = batch.members.get_mut(place) else {
+            continue;
+        };
+        after_its_mates(candidate, &mates);
+        let memory = &candidate.memory;
+        let ruling = judge(memory, &Parsed::new(claim(memory)), &mates);
         if let Some(SlotKey(slot)) = slot {
             earlier.entry(slot).or_default().push(place);
         }
@@ -98,6 +107,22 @@ async fn mates(
         add(Arc::clone(&similar.memory), None);
     }
     Ok(mates)
+}
+
+/// Two undated statements that arrived in the same microsecond: the one whose turn came later was said later.
+fn after_its_mates(candidate: &mut Candidate, mates: &[Mate]) {
+    if !candidate.undated {
+        return;
+    }
+    let memory = &mut candidate.memory;
+    while mates
+        .iter()
+        .any(|mate| mate.memory.valid_from == memory.valid_from)
+    {
+        memory.valid_from += SignedDuration::from_micros(1);
+    }
+    memory.created_at = memory.created_at.max(memory.valid_from);
+    memory.updated_at = memory.updated_at.max(memory.valid_from);
 }
 
 /// Gives the member what was ruled; what the rules left open is asked of the model.

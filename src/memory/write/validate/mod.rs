@@ -45,10 +45,14 @@ pub(super) fn stage(app: &App, inputs: &[&RawValue], batch: &mut Batch) {
         let member = match memory(&app.config.memory, &batch.partition, input, now) {
             Ok(mut memory) => {
                 // What stands first in a batch was said first.
-                if memory.valid_from == now && memory.valid_until.is_none() {
+                let undated = memory.valid_from == now && memory.valid_until.is_none();
+                if undated {
                     memory.valid_from = now - SignedDuration::from_micros(later);
                 }
-                Member::Going(Box::new(Candidate::new(memory)))
+                Member::Going(Box::new(Candidate {
+                    undated,
+                    ..Candidate::new(memory)
+                }))
             }
             Err(faults) => Member::Refused(WriteError::Invalid(faults)),
         };
