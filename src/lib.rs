@@ -8,7 +8,7 @@
 //!     -> token rate -> directive and session -> context assembly -> provider handoff -> response relay
 //!
 //! memory/write/   one memory, from the body to the row
-//!   validate -> exact dedup -> embed -> persist -> after-commit effects
+//!   validate -> redact pii -> exact dedup -> embed -> near dedup -> conflict -> persist -> after-commit effects
 //! ```
 //!
 //! Everything else is a service that stands outside the paths. The modules below are in reading order; `ARCHITECTURE.md` walks one
@@ -30,6 +30,7 @@ pub mod store;
 pub mod tokens;
 pub mod server;
 pub mod app;
+mod breaker;
 pub mod tasks;
 pub mod telemetry;
 pub mod cli;

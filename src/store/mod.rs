@@ -9,7 +9,6 @@ pub mod postgres;
 pub mod shared;
 pub mod keys;
 pub mod transfer;
-mod breaker;
 mod embeddings;
 pub(crate) mod files;
 mod refinery;

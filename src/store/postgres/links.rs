@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Fault;
 use super::rows::Statement;
+use crate::breaker::{Breaker, Rests, Turned};
 use crate::store::StoreError;
-use crate::store::breaker::{Breaker, Turned};
 use crate::tasks::Tasks;
 
 /// How long a connection may take to show that it is of use.
@@ -86,7 +86,7 @@ impl Links {
                 bounds,
                 tasks,
                 sweeping: AtomicBool::new(false),
-                breaker: Breaker::default(),
+                breaker: Breaker::new(Rests::STORE),
             }),
         }
     }

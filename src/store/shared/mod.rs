@@ -130,6 +130,9 @@ pub trait SessionCache: Send + Sync + Debug {
 
     /// Replaces the Region A of epoch `from`, and answers with the one that holds: another rotation may have come first. It is the very
     /// same one when this call has put it.
+    ///
+    /// [`CacheError::Rotated`] when the lane has no Region A: it was lost since it was read, and one that came back without its turns would
+    /// look whole.
     async fn rotate(
         &self,
         key: &LaneKey,

@@ -3,7 +3,6 @@
 //! Questions of the request path are asked once, within their time, and remembered; documents go in batches and are asked a second time
 //! when the server was busy or out of reach. Neither follows a redirect, and no error repeats a text, a URL or a word of the server's.
 
-mod breaker;
 mod wire;
 
 use std::fmt;
@@ -18,12 +17,12 @@ use moka::future::Cache;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::breaker::{Breaker, Rests};
 use crate::config::{AuthStyle, EmbedderConfig};
 use crate::openai::RewrittenBody;
 use crate::providers::{Client, Endpoint};
 
 use super::{Calibration, EmbedError, Embedder};
-use breaker::Breaker;
 
 /// Bytes of an answer for each text asked about: 16,384 numbers of 16 digits.
 const ANSWER_BYTES: usize = 256 << 10;
@@ -31,6 +30,12 @@ const ANSWER_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause a server may ask for; beyond it the second try belongs to the next batch.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long nobody asks an embedder that keeps failing: a question that tries in vain costs its chat the time for a vector.
+const RESTS: Rests = Rests {
+    first: Duration::from_secs(10),
+    longest: Duration::from_secs(10),
+};
 
 /// What a question's vector is kept under: the model's name does not change while the process lives, so the text is enough.
 type Key = [u8; 32];
@@ -108,7 +113,7 @@ impl HttpEmbedder {
             document_time: Duration::from_millis(config.document_timeout_ms),
             calibration: Calibration::of(config),
             questions: Cache::new(config.cache_entries),
-            breaker: Breaker::default(),
+            breaker: Breaker::new(RESTS),
         })
     }
 
@@ -210,7 +215,7 @@ impl Embedder for HttpEmbedder {
         }
         if !texts.is_empty() {
             // Questions need not wait for their own proof that it is back.
-            self.breaker.succeeded();
+            self.breaker.mended();
         }
         Ok(vectors)
     }

@@ -150,10 +150,10 @@ impl LaneState {
         from: u32,
         opening: Arc<Opening>,
         blocks: &BlockFate,
-    ) -> Arc<Opening> {
-        match &self.opening {
-            Some(held) if held.epoch != from => return Arc::clone(held),
-            Some(_) | None => {}
+    ) -> Result<Arc<Opening>, CacheError> {
+        let held = self.opening.as_ref().ok_or(CacheError::Rotated)?;
+        if held.epoch != from {
+            return Ok(Arc::clone(held));
         }
         self.opening = Some(Arc::clone(&opening));
         for settled in self.turns.values_mut() {
@@ -163,7 +163,7 @@ impl LaneState {
                 BlockFate::Without(gone) => settled.outcome = settled.outcome.without(gone),
             }
         }
-        opening
+        Ok(opening)
     }
 
     pub(super) fn all(&self) -> Vec<(Turn, Outcome)> {

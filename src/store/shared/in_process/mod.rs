@@ -166,7 +166,10 @@ impl SessionCache for InProcess {
         opening: Arc<Opening>,
         blocks: BlockFate,
     ) -> Result<Arc<Opening>, CacheError> {
-        Ok(self.change(key, |lane| lane.rotate(from, opening, &blocks)))
+        if self.entry(key).is_none() {
+            return Err(CacheError::Rotated);
+        }
+        self.change(key, |lane| lane.rotate(from, opening, &blocks))
     }
 
     async fn turns(&self, key: &LaneKey) -> Result<Vec<(Turn, Outcome)>, CacheError> {

@@ -1,7 +1,7 @@
 //! Redis: what replicas share and may lose. Nothing here is a source of truth: whatever Redis forgets is counted, rendered or read again.
 //!
 //! Every call is bounded by `redis.timeout_ms` in all, whatever the server does, and a server that keeps failing is left alone for a while
-//! ([`breaker`]), so that an outage costs requests next to nothing. A server that is not there at the start is an outage like any other.
+//! ([`crate::breaker`]), so that an outage costs requests next to nothing. A server that is not there at the start is an outage like any other.
 //!
 //! A call may reach the server twice: when the connection breaks while it is under way, it is made once more on a new one. Scripts and
 //! commands are chosen so that doing one twice does no harm.
@@ -31,8 +31,8 @@ use parking_lot::Mutex;
 use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, ToRedisArgs, Value};
 use tokio::time::Instant;
 
+use crate::breaker::{Breaker, Rests, Turned};
 use crate::config::RedisConfig;
-use crate::store::breaker::{Breaker, Turned};
 use crate::tasks::Tasks;
 use crate::telemetry::{RedisCall, RedisFigures};
 
@@ -231,7 +231,7 @@ impl Redis {
         Ok(Self(Arc::new(Shared {
             keys: Keys::new(&config.prefix),
             connection: Arc::new(Connection::new(source, to_open, tasks)),
-            breaker: Breaker::default(),
+            breaker: Breaker::new(Rests::STORE),
             limit: Duration::from_millis(config.timeout_ms),
             told: Mutex::default(),
             figures,

@@ -84,7 +84,7 @@ async fn a_server_that_accepts_and_never_answers_costs_its_time_a_few_times_and_
         assert!((LIMIT..LIMIT * 2).contains(&took), "{took:?}");
         waited += 1;
     }
-    assert_eq!(waited, crate::store::breaker::FAILURES);
+    assert_eq!(waited, crate::breaker::FAILURES);
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_server_that_stalled_is_used_again_when_it_answers() {
 async fn a_server_that_is_not_there_at_the_start_is_an_outage_and_no_failure() {
     let port = closed_port();
     let redis = open(&impatient(&format!("redis://127.0.0.1:{port}")));
-    for _ in 0..crate::store::breaker::FAILURES {
+    for _ in 0..crate::breaker::FAILURES {
         assert_eq!(redis.ping().await, Err(Outage::Refused));
     }
     assert_eq!(redis.ping().await, Err(Outage::Resting));
@@ -176,7 +176,7 @@ async fn what_the_server_refuses_is_no_outage_of_the_connection_and_keeps_its_wo
     let redis = shared();
     let secret = "ARGV-with-a-secret";
     let script = Script::new("return redis.error_reply('ERR ' .. ARGV[1])");
-    for _ in 0..crate::store::breaker::FAILURES * 2 {
+    for _ in 0..crate::breaker::FAILURES * 2 {
         let said = redis
             .script::<Value>(RedisCall::Rate, &script, &[], secret)
             .await;
@@ -233,7 +233,7 @@ async fn sentinels_are_asked_again_for_the_primary_when_it_has_changed() {
 async fn a_server_without_tls_is_not_spoken_to_where_tls_is_asked_for() {
     let server = Own::start(&[]).await;
     let redis = open(&impatient(&server.url().replace("redis:", "rediss:")));
-    for _ in 0..crate::store::breaker::FAILURES {
+    for _ in 0..crate::breaker::FAILURES {
         let outage = redis.ping().await.expect_err("no handshake");
         assert!(
             matches!(outage, Outage::Refused | Outage::TimedOut),

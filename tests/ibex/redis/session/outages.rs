@@ -19,7 +19,10 @@ async fn a_call_whose_answer_is_lost_is_made_again_and_is_still_the_first() {
     let first = opening(&key, 1, 1, &[1, 2]);
     let turns = vec![(turn(1, 1), block(&key, &[1]))];
     // The scripts are loaded: what is lost is the answer of a call.
-    cache.settle(&key, 1, Vec::new()).await.unwrap();
+    cache
+        .open(&key, Arc::clone(&first), Vec::new())
+        .await
+        .unwrap();
     let next = opening(&key, 2, 1, &[2]);
     cache
         .rotate(&key, 1, Arc::clone(&next), BlockFate::Keep)

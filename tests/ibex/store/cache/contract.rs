@@ -23,6 +23,7 @@ macro_rules! cache_contract {
             a_turn_is_settled_once_whatever_it_got,
             a_block_under_another_nonce_is_refused,
             a_rotation_of_an_epoch_that_is_over_gets_the_one_that_holds,
+            a_rotation_opens_no_lane,
             a_rotation_decides_what_becomes_of_the_blocks,
             a_history_without_its_beginning_is_found_by_anchors_from_its_end,
             a_new_turn_on_a_known_chain_is_new_whatever_its_anchor,
@@ -126,6 +127,29 @@ pub(crate) async fn a_rotation_of_an_epoch_that_is_over_gets_the_one_that_holds(
     assert_eq!(rotate(&*cache, &late).await, second);
     let holds = held(&*other, &key, &[]).await.opening.unwrap();
     assert_eq!(holds, second);
+}
+
+/// It was lost since it was read: opened here, it would look whole without its turns.
+pub(crate) async fn a_rotation_opens_no_lane(caches: &dyn Caches) {
+    let (cache, other) = (caches.open(), caches.open());
+    let fates = [
+        BlockFate::Keep,
+        BlockFate::Drop,
+        BlockFate::Without(vec![id(1)]),
+    ];
+    for (n, fate) in (0..).zip(fates) {
+        let key = key(&format!("lost-{n}"));
+        let next = || opening(&key, 2, 1, &[]);
+        let rotated = cache.rotate(&key, 1, next(), fate.clone()).await;
+        assert!(matches!(rotated, Err(CacheError::Rotated)), "{rotated:?}");
+        assert!(other.read(&key, &[]).await.unwrap().is_none());
+        // Nor one in which turns were settled before it was opened.
+        let settled = vec![(turn(1, 1), Outcome::Nothing)];
+        cache.settle(&key, 1, settled).await.unwrap();
+        let rotated = cache.rotate(&key, 1, next(), fate).await;
+        assert!(matches!(rotated, Err(CacheError::Rotated)), "{rotated:?}");
+        assert!(held(&*other, &key, &[]).await.opening.is_none());
+    }
 }
 
 pub(crate) async fn a_rotation_decides_what_becomes_of_the_blocks(caches: &dyn Caches) {

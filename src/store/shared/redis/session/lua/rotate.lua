@@ -3,22 +3,24 @@
 -- settled in it then, both nothing for a lane that was not there, 12 number of blocks to swap, then for each its name and the new one's or
 -- nothing; then the new blocks, each behind its name.
 --
--- The answer has name and content of the Region A that holds, nothing when it is this call's own.
+-- The answer has name and content of the Region A that holds, nothing when it is this call's own. A lane without one has been lost since it
+-- was read, and its turns with it: it is not opened here, because it would look whole.
 
 local token, name, fate = ARGV[3], ARGV[5], ARGV[9]
+if standing() ~= 'newer' and not (standing() == 'held' and call('HGET', lane, 'e')) then return {'rotated'} end
 local before = call('HMGET', lane, 'u', 's')
 -- A rotation mostly makes a lane smaller, and takes away what was forgotten: it may be done in a Redis that is full.
 if not take_up(token, false) then return {'newer'} end
 
 local meta = call('HMGET', lane, 'e', 'p', 'o')
-if meta[1] and meta[1] ~= ARGV[4] then
+if meta[1] ~= ARGV[4] then
   if meta[2] == token then return {'put', '', ''} end
   return {'put', meta[3], call('HGET', lane, 'b' .. meta[3])}
 end
 if fate == 'swap' and ((before[1] or '') ~= ARGV[10] or (before[2] or '') ~= ARGV[11]) then return {'again'} end
 
 local gone, swaps = {}, {}
-if meta[3] and meta[3] ~= name then gone[1] = 'b' .. meta[3] end
+if meta[3] ~= name then gone[1] = 'b' .. meta[3] end
 call('HSET', lane, 'o', name, 'b' .. name, ARGV[6], 'e', ARGV[7], 'n', ARGV[8], 'p', token)
 if fate == 'swap' then
   local after = 13 + 2 * tonumber(ARGV[12])

@@ -1,7 +1,5 @@
 //! Leaves a server alone that keeps failing, so that it does not add its timeout to every request, and so that it is not kept down by all who
 //! try: after some failures in a row calls fail at once for a while, then one of them tries.
-//!
-//! The first rest is short, because most stalls are (a fork, a failover): a stall of a few milliseconds must not become a second of refusals.
 
 use std::time::Duration;
 
@@ -9,15 +7,31 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Failures in a row that open it.
-pub(in crate::store) const FAILURES: u32 = 5;
-/// The first rest; each that follows is twice as long.
-const FIRST_REST: Duration = Duration::from_millis(100);
-/// The longest rest.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+pub(crate) const FAILURES: u32 = 5;
+/// How long it is left alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rests {
+    /// The first rest; each that follows is twice as long.
+    pub(crate) first: Duration,
+    /// The longest one.
+    pub(crate) longest: Duration,
+}
+
+impl Rests {
+    /// For a store on the request path: most stalls are short (a fork, a failover), and one of a few milliseconds must not become a second
+    /// of refusals.
+    pub(crate) const STORE: Self = Self {
+        first: Duration::from_millis(100),
+        longest: Duration::from_secs(1),
+    };
+}
 
 /// Counts failures in a row.
-#[derive(Debug, Default)]
-pub(in crate::store) struct Breaker(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    rests: Rests,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,7 +44,7 @@ struct State {
 
 /// What an outcome changed, for the one log line about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Turned {
+pub(crate) enum Turned {
     /// From now on calls fail at once.
     Open,
     /// The one that tried has failed, too.
@@ -42,9 +56,16 @@ pub(in crate::store) enum Turned {
 }
 
 impl Breaker {
+    pub(crate) fn new(rests: Rests) -> Self {
+        Self {
+            rests,
+            state: Mutex::default(),
+        }
+    }
+
     /// Leave to call, unless the server rests.
-    pub(in crate::store) fn enter(&self) -> Option<Attempt<'_>> {
-        let mut state = self.0.lock();
+    pub(crate) fn enter(&self) -> Option<Attempt<'_>> {
+        let mut state = self.state.lock();
         let trial = match state.rest {
             None => false,
             Some((_, until)) if state.trying || Instant::now() < until => return None,
@@ -58,22 +79,23 @@ impl Breaker {
     }
 
     /// A call that was given up has ended well after all. Answers whether calls were failing at once until now.
-    pub(in crate::store) fn mended(&self) -> bool {
-        std::mem::take(&mut *self.0.lock()).rest.is_some()
+    pub(crate) fn mended(&self) -> bool {
+        std::mem::take(&mut *self.state.lock()).rest.is_some()
     }
 }
 
 /// One call on its way. Dropping it says nothing about the server: whoever asked has gone.
 #[derive(Debug)]
-pub(in crate::store) struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     breaker: &'a Breaker,
     trial: bool,
 }
 
 impl Attempt<'_> {
     /// Notes how it ended.
-    pub(in crate::store) fn ended(self, well: bool) -> Turned {
-        let mut state = self.breaker.0.lock();
+    pub(crate) fn ended(self, well: bool) -> Turned {
+        let rests = self.breaker.rests;
+        let mut state = self.breaker.state.lock();
         let resting = state.rest;
         if well {
             *state = State::default();
@@ -86,12 +108,13 @@ impl Attempt<'_> {
         state.failures = state.failures.saturating_add(1);
         match resting {
             None if state.failures >= FAILURES => {
-                state.rest = Some((FIRST_REST, Instant::now() + FIRST_REST));
+                let first = rests.first;
+                state.rest = Some((first, Instant::now() + first));
                 Turned::Open
             }
             // Calls that began before it opened tell nothing new.
             Some((rest, _)) if self.trial => {
-                let rest = (rest * 2).min(LONGEST_REST);
+                let rest = (rest * 2).min(rests.longest);
                 state.rest = Some((rest, Instant::now() + rest));
                 Turned::StaysOpen
             }
@@ -103,7 +126,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.trial {
-            self.breaker.0.lock().trying = false;
+            self.breaker.state.lock().trying = false;
         }
     }
 }
@@ -112,10 +135,13 @@ impl Drop for Attempt<'_> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Breaker, FAILURES, FIRST_REST, LONGEST_REST, Turned};
+    use super::{Breaker, FAILURES, Rests, Turned};
+
+    const FIRST_REST: Duration = Rests::STORE.first;
+    const LONGEST_REST: Duration = Rests::STORE.longest;
 
     fn broken() -> Breaker {
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(Rests::STORE);
         for n in 1..=FAILURES {
             let turned = breaker.enter().expect("closed").ended(false);
             assert_eq!(turned == Turned::Open, n == FAILURES);
@@ -152,7 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_success_in_between_starts_the_count_anew() {
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(Rests::STORE);
         for n in 0..FAILURES * 3 {
             breaker.enter().expect("closed").ended(n % 3 == 0);
         }
