@@ -1,5 +1,6 @@
 //! Candidates for the cold branch of a partition that is not loaded into the process.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -60,6 +61,38 @@ impl PostgresStore {
         partition: &PartitionKey,
         wanted: Candidates<'_>,
     ) -> Result<Vec<Memory>, StoreError> {
+        // Each is work for one core of the database: at the same time, on two connections.
+        let (by_words, by_vector) = tokio::join!(
+            self.chosen(
+                partition,
+                Candidates {
+                    vector: None,
+                    ..wanted
+                }
+            ),
+            self.chosen(
+                partition,
+                Candidates {
+                    words: &[],
+                    ..wanted
+                }
+            )
+        );
+        let mut found = by_words?;
+        let known: HashSet<MemoryId> = found.iter().map(|memory| memory.id).collect();
+        found.extend(by_vector?.into_iter().filter(|m| !known.contains(&m.id)));
+        Ok(found)
+    }
+
+    /// The candidates by what is wanted of vector and words.
+    async fn chosen(
+        &self,
+        partition: &PartitionKey,
+        wanted: Candidates<'_>,
+    ) -> Result<Vec<Memory>, StoreError> {
+        if wanted.vector.is_none() && wanted.words.is_empty() {
+            return Ok(Vec::new());
+        }
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT DISTINCT c AS id FROM candidates($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS c) AS found
              JOIN {FROM} ON m.id = found.id WHERE m.org = $1 AND m.agent = $2 AND m.user_id = $3 AND m.status = 'active'"
