@@ -5,12 +5,14 @@ mod parts;
 mod feed;
 mod reembed;
 mod retire;
+mod rules;
 mod sessions;
 mod uses;
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,14 +20,13 @@ use arc_swap::ArcSwap;
 use crate::auth::Verifier;
 use crate::auth::pat::TokenKey;
 use crate::config::Config;
-use crate::limits::{Figures, InFlight, Rates, Slots};
+use crate::limits::{InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::Embedder;
 use crate::memory::search::{CandidateStore, ColdBranch, HotBranch, Index, NearBranch};
 use crate::memory::write::Turns;
 use crate::memory::write::idempotency::Claims;
-use crate::policy::Policy;
-use crate::providers::{Client, Registry, client};
+use crate::providers::{Client, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
@@ -39,7 +40,9 @@ use crate::telemetry::Metrics;
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{Branches, counter, embedding, failed, index, rules, verifier};
+use parts::{Branches, counter, embedding, failed, index, verifier};
+use rules::need_restart;
+pub use rules::{Configuration, Rules};
 
 pub use sessions::{
     Sessions,
@@ -87,10 +90,8 @@ pub struct Shared {
     pub embedder: Arc<dyn Embedder>,
     /// Tokens.
     pub counter: Counter,
-    /// The policy in force.
-    pub policy: ArcSwap<Policy>,
-    /// Providers and models.
-    pub registry: ArcSwap<Registry>,
+    /// Policy, providers and models in force.
+    pub rules: ArcSwap<Rules>,
     /// The HTTP client of the provider side.
     pub client: Client,
     /// Request and token rates.
@@ -122,6 +123,7 @@ pub struct Shared {
     pub estimator: Estimator,
     feed: feed::Progress,
     draining: AtomicBool,
+    configuration: AtomicU8,
 }
 
 impl std::fmt::Debug for Shared {
@@ -206,7 +208,7 @@ impl App {
             sessions,
         } = seams;
         let (tasks, metrics) = (Tasks::new(), Metrics::new());
-        let (policy, registry) = rules(&config)?;
+        let rules = Rules::new(&config, 0)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
@@ -226,10 +228,9 @@ impl App {
             near: branches.near,
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
             counter,
-            policy: ArcSwap::from_pointee(policy),
-            registry: ArcSwap::from_pointee(registry),
+            rules: ArcSwap::from_pointee(rules),
+            slots: Slots::new(shared.rates.figures().clone()),
             rates: shared.rates,
-            slots: Slots::new(Figures::new(&config.rate_limit)),
             inflight: InFlight::new(&config.server),
             metrics,
             redis: shared.redis,
@@ -240,6 +241,7 @@ impl App {
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
             draining: AtomicBool::new(false),
+            configuration: AtomicU8::default(),
             sessions,
             config,
             clock,
@@ -286,15 +288,33 @@ impl App {
         self.tasks.spawn(listen(redis, self.tasks.clone(), heard));
     }
 
-    /// Takes policy, providers and models from a new configuration, all or nothing; requests under way keep what they began with.
+    /// Takes what can change while the process runs from a new configuration, all or nothing; requests under way keep what they began
+    /// with. Answers with the keys that have changed and need a restart.
     ///
     /// # Errors
     /// When the new configuration cannot be used; the old one stays.
-    pub fn reload(&self, config: &Config) -> Result<(), StartError> {
-        let (policy, registry) = rules(config)?;
-        self.policy.store(Arc::new(policy));
-        self.registry.store(Arc::new(registry));
-        Ok(())
+    pub fn reload(&self, config: &Config) -> Result<BTreeSet<String>, StartError> {
+        let rules = Rules::new(config, self.rules.load().generation + 1)?;
+        self.rules.store(Arc::new(rules));
+        self.rates.figures().replace(&config.rate_limit);
+        let left = need_restart(&self.config, config);
+        self.set_configuration(if left.is_empty() {
+            Configuration::Current
+        } else {
+            Configuration::NeedsRestart
+        });
+        Ok(left)
+    }
+
+    /// Says how the configuration in force stands to the one that was read last.
+    pub fn set_configuration(&self, standing: Configuration) {
+        self.configuration.store(standing as u8, Ordering::Relaxed);
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        Configuration::from(self.configuration.load(Ordering::Relaxed))
     }
 
     /// The store's revision up to which the index and the other caches know of every change.

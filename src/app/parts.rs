@@ -12,8 +12,7 @@ use crate::memory::search::{
     CandidateStore, ColdBranch, HotBranch, HotSet, Index, IndexSettings, NearBranch, Spaces,
     Staged, StandingIds,
 };
-use crate::policy::Policy;
-use crate::providers::{Client, HttpKeySet, Registry};
+use crate::providers::{Client, HttpKeySet};
 use crate::seams::{Clock, Entropy, EntropyError};
 use crate::store::Store;
 use crate::tasks::Tasks;
@@ -31,13 +30,6 @@ pub(super) fn embedding(config: &Config, client: &Client) -> Result<Arc<dyn Embe
 
 pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
     StartError(error.to_string())
-}
-
-/// What a reload can change: policy, providers and models.
-pub(super) fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
-    let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
-    let registry = Registry::new(config).map_err(|e| StartError(e.to_string()))?;
-    Ok((policy, registry))
 }
 
 /// An index that does not know yet which partitions have all their vectors.

@@ -35,6 +35,8 @@ pub enum Command {
     Init(init::InitArgs),
     /// Say everything that is wrong with the configuration
     CheckConfig,
+    /// Ask a running server whether it is alive, as a container's health check does
+    Health(HealthArgs),
     /// Organisations
     #[command(subcommand)]
     Org(org::OrgCommand),
@@ -88,6 +90,17 @@ pub struct DemoArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: std::net::SocketAddr,
+}
+
+/// `ibex health`.
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// Server to ask [default: where server.listen says]
+    #[arg(long, value_name = "URL")]
+    pub url: Option<http::Uri>,
+    /// Ask whether it is ready for requests, too
+    #[arg(long)]
+    pub ready: bool,
 }
 
 /// `ibex memory add`.

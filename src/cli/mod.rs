@@ -3,7 +3,7 @@
 //! ```text
 //! args      everything that can be typed           error     what a failure prints and which code it exits with
 //! desk      what the commands work with            output    tables, or JSON for scripts
-//! check_config  init  org  agent  token  directive  memory  remember  import  preview
+//! check_config  health  init  org  agent  token  directive  memory  remember  import  preview
 //! transfer  a whole store out and in               migrate   the database of [postgres]
 //! serve         demo, with the provider in echo           transcript  chat messages for people
 //! ```
@@ -27,6 +27,7 @@ mod import;
 mod preview;
 mod transfer;
 mod transcript;
+mod health;
 mod serve;
 mod demo;
 mod echo;

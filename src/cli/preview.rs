@@ -38,7 +38,8 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let who = desk.principal(&args.scope).await?;
     let chat = request(&args, app.config.server.max_messages)?;
-    let (registry, model) = (app.registry.load(), chat.model().unwrap_or_default());
+    let rules = app.rules.load();
+    let (registry, model) = (&rules.registry, chat.model().unwrap_or_default());
     let lane = registry
         .route(model)
         .map_or_else(|| Lane::new("", model), |r| r.lane);

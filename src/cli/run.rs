@@ -24,8 +24,8 @@ use super::memory::MemoryCommand;
 use super::serve::Source;
 use super::{Cli, CliError, Command, Desk, Minted, Out, TokenRequest};
 use super::{
-    agent, check_config, demo, directive, error, import, init, memory, org, preview, remember,
-    serve, token, transfer,
+    agent, check_config, demo, directive, error, health, import, init, memory, org, preview,
+    remember, serve, token, transfer,
 };
 
 /// Runs the process's command line.
@@ -53,6 +53,7 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
     let mut out = Out::new(json, &mut stdout);
     match command {
         Command::CheckConfig => check_config::run(file.as_deref(), env, &mut out),
+        Command::Health(args) => health::run(args, file.as_deref(), env, &mut out).await,
         Command::Demo(_) if file.is_some() => Err(CliError::Usage(
             "demo takes no configuration; `ibex serve` does".to_owned(),
         )),
@@ -66,11 +67,13 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
             for warning in &loaded.warnings {
                 complain(warning)?;
             }
-            telemetry::init(&loaded.config.log).map_err(|e| CliError::Failed(e.to_string()))?;
+            let level = telemetry::init(&loaded.config.log);
+            let level = level.map_err(|e| CliError::Failed(e.to_string()))?;
             // The file that was found must still be there when it is read again: without it every rule would be gone.
             let source = Source {
                 file: loaded.file,
                 env: env.clone(),
+                level,
             };
             serve::run(open(loaded.config).await?, source).await
         }
@@ -306,7 +309,11 @@ async fn at_desk(
             preview::run(args, &desk, &opened.searching_app().await?, out).await
         }
         // Handled before a store is opened.
-        Command::Serve | Command::Demo(_) | Command::CheckConfig | Command::Migrate => Ok(()),
+        Command::Serve
+        | Command::Demo(_)
+        | Command::CheckConfig
+        | Command::Health(_)
+        | Command::Migrate => Ok(()),
     }
 }
 

@@ -1,14 +1,15 @@
 //! `ibex serve`: the proxy, until SIGINT or SIGTERM; then open requests finish and everything queued is written.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::app::{App, Configuration};
 use crate::config::{self, Variables};
-use crate::server::listen;
+use crate::server::{Stop, listen};
+use crate::telemetry::LogLevel;
 
 use super::CliError;
 use super::run::Opened;
@@ -20,6 +21,21 @@ const SETTLE: Duration = Duration::from_secs(5);
 pub(super) struct Source {
     pub(super) file: Option<PathBuf>,
     pub(super) env: Variables,
+    /// What is logged.
+    pub(super) level: LogLevel,
+}
+
+impl Source {
+    /// Reads it again and takes over what can change: all of it or nothing. Answers with the changed keys that need a restart.
+    fn reload(&self, app: &App) -> Result<BTreeSet<String>, String> {
+        let loaded = config::load(self.file.as_deref(), &self.env).map_err(|e| e.to_string())?;
+        let left = app.reload(&loaded.config).map_err(|e| e.to_string())?;
+        // Its form was checked with the rest.
+        self.level
+            .set(&loaded.config.log)
+            .map_err(|e| e.to_string())?;
+        Ok(left)
+    }
 }
 
 pub(super) async fn run(opened: Opened, source: Source) -> Result<(), CliError> {
@@ -28,7 +44,7 @@ pub(super) async fn run(opened: Opened, source: Source) -> Result<(), CliError> 
         .await
         .map_err(|e| CliError::Failed(e.to_string()))?;
     app.start();
-    if app.registry.load().default_provider().is_none() {
+    if app.rules.load().registry.default_provider().is_none() {
         tracing::warn!(
             "no provider is configured: chat requests will be refused until OPENAI_API_KEY or [providers] is set"
         );
@@ -64,15 +80,16 @@ fn reload_on_hangup(app: &App, source: Source) -> Result<(), CliError> {
                 _ = hangup.recv() => {}
                 () = reloading.tasks.stopping() => return,
             }
-            let loaded =
-                config::load(source.file.as_deref(), &source.env).map_err(|e| e.to_string());
-            match loaded.and_then(|l| reloading.reload(&l.config).map_err(|e| e.to_string())) {
-                Ok(()) => tracing::info!(
-                    "configuration read again: policy, providers and models are in force"
+            match source.reload(&reloading) {
+                Ok(left) if left.is_empty() => tracing::info!("configuration read again and in force"),
+                Ok(left) => tracing::warn!(
+                    keys = left.into_iter().collect::<Vec<_>>().join(", "),
+                    "configuration read again and in force, but for these keys, which need a restart"
                 ),
-                Err(faults) => tracing::error!(
-                    "the configuration was not read again; the former one stays: {faults}"
-                ),
+                Err(faults) => {
+                    reloading.set_configuration(Configuration::LastGood);
+                    tracing::error!("the configuration was not read again; the former one stays: {faults}");
+                }
             }
         }
     });
@@ -83,22 +100,30 @@ fn no_signals(error: &std::io::Error) -> CliError {
     CliError::Failed(format!("signals cannot be handled: {error}"))
 }
 
-/// A token that the first SIGINT or SIGTERM cancels.
-pub(super) fn stop_on_signal(app: &App) -> Result<CancellationToken, CliError> {
+/// Tells when to stop: the first SIGINT or SIGTERM drains, the second one cuts what is still open.
+pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt()).map_err(|e| no_signals(&e))?,
         signal(SignalKind::terminate()).map_err(|e| no_signals(&e))?,
     );
-    let stop = CancellationToken::new();
+    let stop = Stop::default();
     let told = stop.clone();
     app.tasks.spawn(async move {
         tokio::select! {
+            // Whoever presses Ctrl-C is no balancer that has to learn of it first.
+            _ = interrupt.recv() => told.skip_delay(),
+            _ = terminate.recv() => {}
+            () = told.gently.cancelled() => return,
+        }
+        tracing::info!("stopping: open requests may finish; once more ends them");
+        told.gently.cancel();
+        tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            () = told.cancelled() => return,
+            () = told.at_once.cancelled() => return,
         }
-        tracing::info!("stopping: no new connections, open requests may finish");
-        told.cancel();
+        tracing::warn!("stopping at once");
+        told.at_once.cancel();
     });
     Ok(stop)
 }

@@ -26,7 +26,9 @@ pub struct ServerConfig {
     pub body_read_timeout_ms: u64,
     /// Time for a client to take more of its answer once its connection is full, in milliseconds; then the connection is ended.
     pub write_timeout_ms: u64,
-    /// Time for open requests to finish after SIGTERM, in milliseconds.
+    /// After SIGTERM, time in which `/ready` answers 503 and connections are still accepted, in milliseconds.
+    pub drain_delay_ms: u64,
+    /// Time for open requests to finish after that, in milliseconds.
     pub drain_timeout_ms: u64,
 }
 
@@ -42,6 +44,7 @@ impl Default for ServerConfig {
             header_read_timeout_ms: 30_000,
             body_read_timeout_ms: 60_000,
             write_timeout_ms: 120_000,
+            drain_delay_ms: 0,
             drain_timeout_ms: 30_000,
         }
     }

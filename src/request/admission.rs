@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::app::Rules;
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
-use crate::policy::{Policy, Verdict};
+use crate::policy::Verdict;
+use crate::providers::Registry;
 
-/// The policy as it was when the request came; a later change does not touch it.
+/// Policy, providers and models as they were when the request came; a later change does not touch it.
 #[derive(Debug, Clone)]
 pub struct Admitted {
-    policy: Arc<Policy>,
+    rules: Arc<Rules>,
 }
 
 /// What the policy refuses.
@@ -34,19 +36,25 @@ impl From<AdmissionError> for ApiError {
 
 /// Takes the snapshot.
 #[must_use]
-pub fn snapshot(policy: &ArcSwap<Policy>) -> Admitted {
+pub fn snapshot(rules: &ArcSwap<Rules>) -> Admitted {
     Admitted {
-        policy: policy.load_full(),
+        rules: rules.load_full(),
     }
 }
 
 impl Admitted {
+    /// Providers and models.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.rules.registry
+    }
+
     /// The word on `model`, once the body has named it.
     ///
     /// # Errors
     /// When a rule denies it.
     pub fn model(&self, principal: &Principal, model: &str) -> Result<Verdict, AdmissionError> {
-        let verdict = self.policy.verdict(principal.org(), model);
+        let verdict = self.rules.policy.verdict(principal.org(), model);
         if verdict.allowed {
             Ok(verdict)
         } else {

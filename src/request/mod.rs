@@ -55,7 +55,7 @@ pub async fn handle(
         .require(Permissions::CHAT)?;
     trail.identify(bound.principal());
     trail.enter(Stage::PolicySnapshot);
-    let admitted = admission::snapshot(&app.policy);
+    let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
     trail.carry(counted.told(app.clock.now()));
@@ -133,7 +133,7 @@ pub async fn gates(
         .require(needed)?;
     trail.identify(bound.principal());
     trail.enter(Stage::PolicySnapshot);
-    let admitted = admission::snapshot(&app.policy);
+    let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
     trail.carry(counted.told(app.clock.now()));

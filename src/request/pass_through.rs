@@ -82,7 +82,7 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let gated = gates(app, head, Body::empty(), Permissions::SESSION_CREATE, trail).await?;
     trail.enter(Stage::Validate);
-    let registry = app.registry.load_full();
+    let registry = gated.admitted.registry();
     let provider = match operation {
         Operation::Models => registry.default_provider().cloned(),
         // A path that climbs would reach another operation of the provider.

@@ -221,9 +221,8 @@ pub async fn chat(
     validate(&chat, Limits { max_messages: most })?;
     let model = chat.model().unwrap_or_default();
     let verdict = admitted.model(principal, model)?;
-    let route = app
-        .registry
-        .load()
+    let route = admitted
+        .registry()
         .route(model)
         .ok_or(ReadError::NoProvider)?;
     Ok(ValidChat {
@@ -250,9 +249,8 @@ pub async fn other(
     validate_other(&seen, operation)?;
     let model = seen.model().unwrap_or_default();
     admitted.model(principal, model)?;
-    let route = app
-        .registry
-        .load()
+    let route = admitted
+        .registry()
         .route(model)
         .ok_or(ReadError::NoProvider)?;
     Ok(ValidOther {

@@ -123,7 +123,7 @@ pub(crate) fn check_size(app: &App, content: &str) -> Result<(), ApiError> {
     }
     let (tokens, cap) = (
         app.counter.counts(content).of(Family::O200kBase),
-        app.config.context.directive_tokens,
+        app.rules.load().directive_tokens,
     );
     if tokens > cap {
         let text =

@@ -65,6 +65,10 @@ impl Around {
         if let Ok(value) = HeaderValue::try_from(&*meta.trace) {
             headers.insert(TRACE_ID, value);
         }
+        if app.is_draining() {
+            // Whoever keeps the connection would find it closed with the next request.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         let elapsed = meta.started.elapsed();
         let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         headers.insert(RESPONSE_TIME, HeaderValue::from(ms));

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
@@ -29,6 +30,23 @@ impl ListenError {
     #[must_use]
     pub fn reason(&self) -> &std::io::Error {
         &self.reason
+    }
+}
+
+/// How a server is told to stop.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// Says so to balancers, then accepts nothing more and lets open requests finish.
+    pub gently: CancellationToken,
+    /// Cuts what is open.
+    pub at_once: CancellationToken,
+    without_delay: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Balancers are not waited for.
+    pub fn skip_delay(&self) {
+        self.without_delay.store(true, Ordering::Relaxed);
     }
 }
 
@@ -66,8 +84,10 @@ impl Listening {
         self.address
     }
 
-    /// Serves until `stop`, then lets open requests finish for at most the drain time and cuts what is left. Returns whether nothing was.
-    pub async fn serve(self, stop: CancellationToken) -> bool {
+    /// Serves until it is told to stop. From then on `/ready` answers 503 and every answer ends its connection; for `drain_delay_ms` new
+    /// connections are still served, so that a balancer can learn of it. Then open requests may finish for at most the drain time, and what
+    /// is left is cut. Returns whether nothing was.
+    pub async fn serve(self, stop: Stop) -> bool {
         let config = &self.app.config.server;
         let service = Service::new(self.app.clone());
         let mut server = Builder::new();
@@ -78,10 +98,11 @@ impl Listening {
         let write_time = Duration::from_millis(config.write_timeout_ms);
         let (open, cut) = (GracefulShutdown::new(), CancellationToken::new());
         let room = Arc::new(Semaphore::new(config.max_connections));
+        let mut leaving = std::pin::pin!(leave(&self.app, &stop));
         loop {
             let stream = tokio::select! {
                 accepted = accept(&self.listener, &room) => accepted,
-                () = stop.cancelled() => break,
+                () = &mut leaving => break,
             };
             let Some((stream, place)) = stream else {
                 continue;
@@ -98,12 +119,28 @@ impl Listening {
                 drop(place);
             });
         }
-        self.app.set_draining();
         drop(self.listener);
         let limit = Duration::from_millis(config.drain_timeout_ms);
-        let drained = tokio::time::timeout(limit, open.shutdown()).await.is_ok();
+        let drained = tokio::select! {
+            drained = tokio::time::timeout(limit, open.shutdown()) => drained.is_ok(),
+            () = stop.at_once.cancelled() => false,
+        };
         cut.cancel();
         drained
+    }
+}
+
+/// Returns when no more connections are to be accepted.
+async fn leave(app: &App, stop: &Stop) {
+    stop.gently.cancelled().await;
+    app.set_draining();
+    if stop.without_delay.load(Ordering::Relaxed) {
+        return;
+    }
+    let delay = Duration::from_millis(app.config.server.drain_delay_ms);
+    tokio::select! {
+        () = tokio::time::sleep(delay) => {}
+        () = stop.at_once.cancelled() => {}
     }
 }
 

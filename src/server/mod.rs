@@ -13,5 +13,5 @@ mod json;
 mod memories;
 mod sessions;
 
-pub use listen::{ListenError, Listening, listen};
+pub use listen::{ListenError, Listening, Stop, listen};
 pub use routes::{Access, ROUTES, RouteInfo, router};

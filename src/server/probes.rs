@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::app::App;
+use crate::app::{App, Configuration};
 use crate::limits::OnOutage;
 
 /// The public description of the interface.
@@ -36,13 +36,18 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     let needs_redis = OnOutage::of(&app.config.rate_limit, app.config.env) == OnOutage::Refuse;
     let without_redis = redis.as_ref().is_some_and(|redis| redis.status != "ok");
     // While the store is down cached credentials and directives still serve, but nobody new gets in: not ready.
-    let no_provider = app.registry.load().default_provider().is_none();
+    let no_provider = app.rules.load().registry.default_provider().is_none();
+    let configuration = app.configuration();
     let (status, code) = match (draining, store.status) {
         (true, _) => ("draining", StatusCode::SERVICE_UNAVAILABLE),
         (false, "ok") if without_redis && needs_redis => {
             ("unhealthy", StatusCode::SERVICE_UNAVAILABLE)
         }
-        (false, "ok") if no_provider || without_redis => ("degraded", StatusCode::OK),
+        (false, "ok")
+            if no_provider || without_redis || configuration == Configuration::LastGood =>
+        {
+            ("degraded", StatusCode::OK)
+        }
         (false, "ok") => ("ok", StatusCode::OK),
         (false, _) => ("unhealthy", StatusCode::SERVICE_UNAVAILABLE),
     };
@@ -57,6 +62,7 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
         "store": store,
         "provider": {"status": provider},
         "embeddings": {"status": embeddings},
+        "configuration": {"status": configuration.as_str()},
     });
     if let (Some(redis), Some(checks)) = (redis, checks.as_object_mut()) {
         checks.insert("redis".to_owned(), json!(redis));

@@ -7,6 +7,6 @@ mod logs;
 mod metrics;
 mod trail;
 
-pub use logs::{LogError, init};
+pub use logs::{LogError, LogLevel, init};
 pub use metrics::{Direction, IndexFigures, LoadEnd, Metrics, RedisCall, RedisFigures, StreamEnd};
 pub use trail::{RequestMeta, Trail, Who};

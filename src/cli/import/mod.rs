@@ -79,13 +79,14 @@ pub(super) async fn run(
         (standing.offset, standing.line) = (lines.offset(), lines.number());
         place.save(&standing)?;
         progress.reached(&standing)?;
-        if stop.is_cancelled() {
+        if stop.gently.is_cancelled() {
             break false;
         }
     };
     progress.end();
     // Nothing waits for a signal any more.
-    stop.cancel();
+    stop.gently.cancel();
+    stop.at_once.cancel();
     if finished {
         place.clear()?;
     }

@@ -4,17 +4,22 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use uuid::Uuid;
 
 use crate::config::{LimitOverride, RateLimitConfig};
 
 use super::{Counted, Level};
 
-/// The configured figures: identifier, then level, then default.
+/// The configured figures: identifier, then level, then default. Copies share what [`Figures::replace`] puts in their place.
 #[derive(Debug, Clone)]
-pub struct Figures {
-    config: Arc<RateLimitConfig>,
-    ids: Arc<HashMap<Uuid, LimitOverride>>,
+pub struct Figures(Arc<ArcSwap<Read>>);
+
+/// The figures as they were read.
+#[derive(Debug)]
+struct Read {
+    config: RateLimitConfig,
+    ids: HashMap<Uuid, LimitOverride>,
     limits_tokens: bool,
 }
 
@@ -22,6 +27,39 @@ impl Figures {
     /// Reads the configuration. Keys of `ids` that are no UUIDs were refused by validation.
     #[must_use]
     pub fn new(config: &RateLimitConfig) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Read::new(config))))
+    }
+
+    /// Other figures from now on. What was counted under a figure that changes is not carried over in this process; in Redis it is.
+    pub fn replace(&self, config: &RateLimitConfig) {
+        self.0.store(Arc::new(Read::new(config)));
+    }
+
+    /// The quota of `what`; none when it is not limited.
+    pub(in crate::limits) fn quota(
+        &self,
+        what: Counted,
+        level: Level,
+        id: Uuid,
+    ) -> Option<NonZeroU32> {
+        let read = self.0.load();
+        match what {
+            Counted::Requests => read.rpm(level, id),
+            Counted::Tokens => read.tpm(level, id),
+        }
+    }
+
+    pub(in crate::limits) fn limits_tokens(&self) -> bool {
+        self.0.load().limits_tokens
+    }
+
+    pub(in crate::limits) fn streams(&self, level: Level, id: Uuid) -> Option<u32> {
+        self.0.load().streams(level, id)
+    }
+}
+
+impl Read {
+    fn new(config: &RateLimitConfig) -> Self {
         let levels = [config.global, config.org, config.agent, config.token];
         let mut overrides = levels.iter().chain(config.ids.values());
         let limits_tokens = config.default_tpm.is_some() || overrides.any(|o| o.tpm.is_some());
@@ -31,8 +69,8 @@ impl Figures {
             .filter_map(|(id, figures)| Some((id.parse().ok()?, *figures)))
             .collect();
         Self {
-            config: Arc::new(config.clone()),
-            ids: Arc::new(ids),
+            config: config.clone(),
+            ids,
             limits_tokens,
         }
     }
@@ -61,24 +99,7 @@ impl Figures {
             .and_then(NonZeroU32::new)
     }
 
-    /// The quota of `what`; none when it is not limited.
-    pub(in crate::limits) fn quota(
-        &self,
-        what: Counted,
-        level: Level,
-        id: Uuid,
-    ) -> Option<NonZeroU32> {
-        match what {
-            Counted::Requests => self.rpm(level, id),
-            Counted::Tokens => self.tpm(level, id),
-        }
-    }
-
-    pub(in crate::limits) fn limits_tokens(&self) -> bool {
-        self.limits_tokens
-    }
-
-    pub(in crate::limits) fn streams(&self, level: Level, id: Uuid) -> Option<u32> {
+    fn streams(&self, level: Level, id: Uuid) -> Option<u32> {
         let own = self.ids.get(&id).and_then(|o| o.streams);
         own.or(self.level(level).streams)
             .or(self.config.default_streams)

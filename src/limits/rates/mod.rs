@@ -217,6 +217,12 @@ impl Rates {
         Self::over(figures, Shared::new(redis, on_outage, tasks))
     }
 
+    /// The configured figures.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
     pub(super) fn over(figures: Figures, shared: Shared) -> Self {
         Self {
             shared: Some(shared),

@@ -87,7 +87,7 @@ pub(super) struct Extracted {
 /// Asks the configured model.
 pub(super) async fn extract(app: &App, text: &str) -> Result<Vec<Extracted>, AskError> {
     let settings = &app.config.capture;
-    let route = app.registry.load().route(&settings.model);
+    let route = app.rules.load().registry.route(&settings.model);
     let route = route.ok_or(AskError::NoRoute)?;
     let shown = text.get(..text.floor_char_boundary(SHOWN)).unwrap_or(text);
     let today = app.clock.now().strftime("%Y-%m-%d").to_string();

@@ -9,6 +9,7 @@ mod check_config;
 mod crash;
 mod demo;
 mod import;
+mod lifecycle;
 mod memory;
 pub(crate) mod process;
 pub(crate) mod serving;

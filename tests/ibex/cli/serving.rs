@@ -45,7 +45,7 @@ pub(super) fn client(address: &str, token: &str) -> Client {
 }
 
 /// Asks until the answer is the wanted one, as long as a change may take to be seen.
-async fn eventually(
+pub(super) async fn eventually(
     mut ask: impl AsyncFnMut() -> Answer,
     wanted: impl Fn(&Answer) -> bool,
 ) -> Answer {

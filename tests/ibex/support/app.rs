@@ -13,7 +13,7 @@ use ibex::memory::embedder::Embedder;
 use ibex::memory::search::{ColdBranch, HotBranch};
 use ibex::request::resolution::directive::DirectiveBranch;
 use ibex::seams::{Clock, SystemClock, SystemEntropy};
-use ibex::server::listen;
+use ibex::server::{Stop, listen};
 use ibex::store::keys::ServerKeys;
 use ibex::store::shared::SessionCache;
 use ibex::store::sqlite::SqliteStore;
@@ -132,8 +132,8 @@ impl TestApp {
         let listening = listen(app.clone()).await.expect("a free port");
         let address = listening.address();
         app.start();
-        let stop = CancellationToken::new();
-        let told = stop.clone();
+        let told = Stop::default();
+        let stop = told.gently.clone();
         app.tasks.spawn(async move {
             listening.serve(told).await;
         });

@@ -95,7 +95,7 @@ async fn relation(
         max_tokens: MAX_TOKENS,
         timeout: Duration::from_millis(settings.timeout_ms),
     };
-    let Some(route) = app.registry.load().route(&settings.model) else {
+    let Some(route) = app.rules.load().registry.route(&settings.model) else {
         return Some(Err(AskError::NoRoute));
     };
     let answer: Result<Answer, AskError> = ask(&app.client, &route, &question).await;

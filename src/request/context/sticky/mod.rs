@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::app::App;
+use crate::app::{App, Rules};
 use crate::session::working_state::WorkingState;
 use crate::session::{Block, Chain, LaneKey, SessionKey, StateDelta, is_derived};
 use crate::store::shared::{Held, Known};
@@ -61,6 +61,7 @@ struct Unknown(&'static str);
 /// One request on its way through the layout.
 pub(super) struct Work<'a> {
     app: &'a App,
+    rules: Arc<Rules>,
     subject: &'a Subject<'a>,
     chain: &'a Chain,
     directive: &'a Lookup,
@@ -100,6 +101,7 @@ pub async fn run(
     ));
     let work = Work {
         app,
+        rules: app.rules.load_full(),
         subject,
         chain: &resolved.chain,
         directive: &resolved.directive,
@@ -122,6 +124,7 @@ impl Work<'_> {
     fn press(&self) -> Press<'_> {
         Press {
             settings: &self.app.config.context,
+            rules: &self.rules,
             secret: &self.app.sessions.secret,
             counter: &self.app.counter,
             renderings: &self.app.sessions.renderings,

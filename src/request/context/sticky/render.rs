@@ -7,6 +7,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use moka::sync::Cache;
 
+use crate::app::Rules;
 use crate::config::ContextConfig;
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::Memory;
@@ -30,7 +31,8 @@ pub struct Renderings {
 /// A memory at a revision, counted for a model.
 type Key = (MemoryId, i64, Family);
 
-type HeadKey = (OrgId, AgentId, Option<u32>, Family);
+/// Owner and version of a directive, for a model, and the generation of the rules before it.
+type HeadKey = (OrgId, AgentId, Option<u32>, Family, u64);
 
 #[derive(Debug)]
 struct Head {
@@ -81,6 +83,7 @@ impl Renderings {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Press<'a> {
     pub(super) settings: &'a ContextConfig,
+    pub(super) rules: &'a Rules,
     pub(super) secret: &'a SessionSecret,
     pub(super) counter: &'a Counter,
     pub(super) renderings: &'a Renderings,
@@ -202,11 +205,11 @@ impl Press<'_> {
             let text = directive.map(|d| d.text.trim());
             let parts = [
                 regions::FRAMING,
-                &self.settings.platform_policy,
+                &self.rules.platform_policy,
                 text.unwrap_or_default(),
             ];
             Arc::new(Head {
-                text: Text::new(regions::head(&self.settings.platform_policy, text)),
+                text: Text::new(regions::head(&self.rules.platform_policy, text)),
                 cost: Tally::of(self.counter, owner.org, self.family, &parts.join("\n\n")),
             })
         };
@@ -215,7 +218,8 @@ impl Press<'_> {
             return write();
         }
         let version = directive.map(|d| d.version);
-        let key = (owner.org, owner.agent, version, self.family);
+        let generation = self.rules.generation;
+        let key = (owner.org, owner.agent, version, self.family, generation);
         self.renderings.heads.get_with(key, write)
     }
 

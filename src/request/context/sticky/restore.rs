@@ -8,7 +8,7 @@ use super::again::Memories;
 use super::lane::{are_own, rotated};
 use super::render::Press;
 use super::{Unknown, Work};
-use crate::app::App;
+use crate::app::{App, Rules};
 use crate::auth::Scope;
 use crate::ids::MemoryId;
 use crate::memory::Status;
@@ -49,6 +49,7 @@ struct Again {
 /// The work on one lane. It outlives the request that began it.
 pub(super) struct Restore {
     pub(super) app: App,
+    rules: Arc<Rules>,
     pub(super) owner: Arc<SessionKey>,
     key: Arc<LaneKey>,
     chain: Chain,
@@ -62,6 +63,7 @@ impl Restore {
     pub(super) fn of(work: &Work<'_>) -> Self {
         Self {
             app: work.app.clone(),
+            rules: Arc::clone(&work.rules),
             owner: Arc::clone(&work.owner),
             key: Arc::clone(&work.key),
             chain: work.chain.clone(),
@@ -74,6 +76,7 @@ impl Restore {
     pub(super) fn press(&self) -> Press<'_> {
         Press {
             settings: &self.app.config.context,
+            rules: &self.rules,
             secret: &self.app.sessions.secret,
             counter: &self.app.counter,
             renderings: &self.app.sessions.renderings,
