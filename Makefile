@@ -60,9 +60,10 @@ services: ## Start the PostgreSQL and the Redis of the tests, and print where th
 services-stop: ## Stop them
 	@$(services) stop
 
-doc: ## Examples in the documentation comments
+doc: ## Examples in the documentation comments, and what SECURITY.md cites
 	$(call section,documentation tests)
 	$(CARGO) test --locked --doc
+	@python3 tests/tools/check_citations.py SECURITY.md
 
 config: build ## The example configurations load
 	$(call section,example configuration)
