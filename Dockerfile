@@ -44,7 +44,8 @@ RUN ldd /image/usr/local/bin/ibex | grep -o '/[^ ]*' > /libraries; \
     printf '%s\n' 'root:x:0:' 'ibex:x:65532:' > /image/etc/group; \
     printf '%s\n' 'hosts: files dns' > /image/etc/nsswitch.conf; \
     install -d -m 0700 /state/ibex
-COPY LICENSE /image/usr/share/doc/ibex/copyright
+# Files of a checkout have the modes of whoever made it.
+COPY --chmod=0644 LICENSE /image/usr/share/doc/ibex/copyright
 
 FROM scratch
 

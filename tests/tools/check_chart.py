@@ -244,34 +244,33 @@ def pod(manifest):
 
 def no_more_rights_than_needed(template):
     spec = template["spec"]
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["enableServiceLinks"] is False
+    assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False, "the pod can see the cluster"
     outer = spec["securityContext"]
-    assert outer["runAsNonRoot"] is True and outer["runAsUser"] == 65532 and outer["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC"))
+    assert outer["runAsNonRoot"] is True and outer["runAsUser"] == 65532 and outer["seccompProfile"] == {"type": "RuntimeDefault"}, outer
+    assert not any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")), "the pod shares the node's namespaces"
     for container in [*spec["containers"], *spec.get("initContainers", [])]:
         inner = container["securityContext"]
         assert inner == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}, inner
-        assert "memory" in container["resources"]["limits"] and "cpu" in container["resources"]["requests"]
-        assert re.search(r":[0-9a-zA-Z._-]+(@sha256:[0-9a-f]{64})?$", container["image"]) and ":latest" not in container["image"]
+        assert "memory" in container["resources"]["limits"] and "cpu" in container["resources"]["requests"], "no resources"
+        assert re.search(r":[0-9][0-9a-zA-Z._-]*(@sha256:[0-9a-f]{64})?$", container["image"]), f"{container['image']} has no version"
 
 
 def a_stop_loses_nothing(template, values):
     container, given = template["spec"]["containers"][0], values.get("drain", {})
     delay = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     drain = int(variables(container)["IBEX_SERVER__DRAIN_TIMEOUT_MS"])
-    assert delay == given.get("delaySeconds", 10) and drain == 1000 * given.get("timeoutSeconds", 30)
+    assert delay == given.get("delaySeconds", 10) and drain == 1000 * given.get("timeoutSeconds", 30), (delay, drain)
     # After the drain the server has five seconds for background work, and closes its store.
-    assert template["spec"]["terminationGracePeriodSeconds"] >= delay + drain / 1000 + 10
+    assert template["spec"]["terminationGracePeriodSeconds"] >= delay + drain / 1000 + 10, "killed before it has drained"
 
 
 def probes(container):
     paths = {name: container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert {name: probe["path"] for name, probe in paths.items()} == {
-        "startupProbe": "/health", "livenessProbe": "/health", "readinessProbe": "/ready"}
+    asked = {name: probe["path"] for name, probe in paths.items()}
+    assert asked == {"startupProbe": "/health", "livenessProbe": "/health", "readinessProbe": "/ready"}, asked
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert all(ports[probe["port"]] == 8080 for probe in paths.values())
-    assert variables(container)["IBEX_SERVER__LISTEN"].endswith(":8080")
+    assert all(ports[probe["port"]] == 8080 for probe in paths.values()), f"probes of {ports}"
+    assert variables(container)["IBEX_SERVER__LISTEN"].endswith(":8080"), "the server listens elsewhere"
 
 
 def variables(container):
@@ -295,7 +294,7 @@ def selectors(objects, server):
 
 def replicas_are_replicas(objects, server, values):
     if values.get("mode") != "replicas":
-        assert server["spec"]["replicas"] == 1 and not some(objects, "HorizontalPodAutoscaler") and not some(objects, "PodDisruptionBudget")
+        assert server["spec"]["replicas"] == 1 and not some(objects, "HorizontalPodAutoscaler") and not some(objects, "PodDisruptionBudget"), "more than one"
         return
     scalers = some(objects, "HorizontalPodAutoscaler")
     assert ("replicas" in server["spec"]) != bool(scalers), "an upgrade would undo what the autoscaler decided"
