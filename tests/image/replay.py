@@ -192,9 +192,11 @@ def copy_step(step, root, workdir, context, stages):
             place = place / start_from.name
         copy(start_from, place)
         for path in ([place] if start_from.is_file() else copied(start_from, place)):
+            mode = path.lstat().st_mode
             os.chown(path, *owner, follow_symlinks=False)
-            for mode in step.flags.get("chmod", []):
-                path.chmod(int(mode, 8))
+            if not path.is_symlink():
+                # Said again because a new owner takes the set-id bits away, which an engine keeps.
+                path.chmod(int(step.flags["chmod"][0], 8) if "chmod" in step.flags else stat.S_IMODE(mode))
 
 
 def copied(source, place):
