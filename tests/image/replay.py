@@ -284,7 +284,8 @@ def start(image, root):
 
     created = json.loads(subprocess.check_output(**contained(image, root, [*entry, "init", "--json"])))
     assert created["token"].startswith("ibex_pat_")
-    assert subprocess.run(**contained(image, root, probe), check=False).returncode == 1, "healthy without a server"
+    alone = subprocess.run(**contained(image, root, probe), check=False).returncode
+    assert alone == 1, f"the health check exits with {alone} where no server is, and not with 1"
     with subprocess.Popen(**contained(image, root, [*entry, *command]), stderr=subprocess.PIPE) as server:
         try:
             observe(image, root, server, probe)
