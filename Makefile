@@ -14,10 +14,11 @@ SHELL         := bash
 comma    := ,
 section  = @printf '\n==> %s\n' '$(1)'
 services = tests/tools/services.sh
+deploy   = . tests/tools/env.sh && python_env deploy tests/tools/deploy-requirements.txt
 setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance models onnx services \
-        services-stop
+.PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk bench e2e-model conformance \
+        models onnx services services-stop
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +42,7 @@ lint: ## Formatting and clippy, warnings as errors
 	$(call section,clippy)
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-test: lint unit doc build config openapi chart sdk ## Everything that has to pass before a change is merged
+test: lint unit doc build config openapi image compose chart deny sbom sdk ## Everything that has to pass before a change is merged
 
 unit: ## Unit and integration tests, with a PostgreSQL and a Redis of their own
 	$(call section,unit and integration tests)
@@ -59,9 +60,10 @@ services: ## Start the PostgreSQL and the Redis of the tests, and print where th
 services-stop: ## Stop them
 	@$(services) stop
 
-doc: ## Examples in the documentation comments
+doc: ## Examples in the documentation comments, and what SECURITY.md cites
 	$(call section,documentation tests)
 	$(CARGO) test --locked --doc
+	@python3 tests/tools/check_citations.py SECURITY.md
 
 config: build ## The example configurations load
 	$(call section,example configuration)
@@ -76,14 +78,29 @@ openapi: ## The OpenAPI document is valid and in step with the error codes
 # For a check that reads nothing with it.
 ANY_KEY := AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=
 
-CHARTS := $(wildcard helm/*/Chart.yaml)
+image: build ## The Dockerfile: lints, and its steps replayed without an engine; what comes out is started
+	$(call section,container image)
+	@$(deploy) && "$$CACHE/deploy/bin/hadolint" --failure-threshold style Dockerfile && python3 tests/image/replay.py $(IBEX)
 
-chart: ## The Helm chart renders to valid manifests
-ifneq ($(CHARTS),)
+compose: build ## compose.yaml is valid, and fits the image and the configuration that it mounts
+	$(call section,compose.yaml)
+	@$(deploy) && "$$PYTHON" tests/tools/check_compose.py compose.yaml $(IBEX)
+
+chart: build ## The Helm chart renders to valid manifests, with a configuration that the server takes
 	$(call section,Helm chart)
-	@. tests/tools/env.sh && python_env helm tests/tools/helm-requirements.txt && \
-	  for chart in $(dir $(CHARTS)); do "$$PYTHON" tests/tools/check_chart.py "$$chart"; done
-endif
+	@$(deploy) && "$$PYTHON" tests/tools/check_chart.py helm/ibex $(IBEX)
+
+deny: ## Licences, sources and duplicates of dependencies against deny.toml
+	$(call section,dependencies)
+	@$(deploy) && "$$CACHE/deploy/bin/cargo-deny" --locked check --deny unmatched-skip licenses bans sources
+
+advisories: ## Known vulnerabilities of dependencies; fetches the RustSec database, so it is no part of make test
+	$(call section,advisories)
+	@$(deploy) && "$$CACHE/deploy/bin/cargo-deny" --locked check advisories
+
+sbom: ## The bill of materials of the binary (CycloneDX), into the target folder
+	$(call section,bill of materials)
+	@$(deploy) && "$$PYTHON" tests/tools/sbom.py $(TARGET)/sbom.cdx.json
 
 sdk: build ## Official SDKs and other real clients against the binary
 	$(call section,clients: OpenAI SDKs$(comma) LangChain$(comma) Vercel AI SDK)
