@@ -32,6 +32,7 @@ pub mod server;
 pub mod app;
 pub mod tasks;
 pub mod telemetry;
+pub mod console;
 pub mod cli;
 
 // Tests that the library shares with the integration tests name it from outside.
