@@ -40,63 +40,79 @@ struct Look {
     open: Open,
 }
 
-/// The counters with their last looks, one every [`STEP_S`] seconds, and the newest one.
-#[derive(Debug, Default)]
+/// The counters, and what they were at the end of each of the last steps.
+#[derive(Debug)]
 pub(super) struct Live {
     pub(super) totals: Totals,
     pub(super) open: Arrived,
     looks: Mutex<Looks>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Looks {
-    /// The ends of steps, oldest first.
+    /// The ends of steps, oldest first; the first one is the start.
     steps: VecDeque<Look>,
-    newest: Option<Look>,
     /// Looks since the last step ended.
     since: usize,
     most_open: Open,
 }
 
 impl Live {
-    /// Copies the totals. Once a second.
+    pub(super) fn new() -> Self {
+        let totals = Totals::default();
+        let start = Look {
+            at: Instant::now(),
+            totals: Box::new(totals.copy()),
+            open: Open::default(),
+        };
+        Self {
+            totals,
+            open: Arrived::default(),
+            looks: Mutex::new(Looks {
+                steps: VecDeque::from([start]),
+                since: 0,
+                most_open: Open::default(),
+            }),
+        }
+    }
+
+    /// Looks at what is under way, and ends a step where it is time. Once a second.
     pub(super) fn look(&self, open: Open) {
-        let totals = Box::new(self.totals.copy());
-        let at = Instant::now();
         let mut looks = self.looks.lock();
         looks.most_open = Open {
             waiting: looks.most_open.waiting.max(open.waiting),
             relayed: looks.most_open.relayed.max(open.relayed),
         };
         looks.since += 1;
-        if looks.steps.is_empty() || looks.since >= STEP_S {
-            let ended = Look {
-                at,
-                totals: totals.clone(),
-                open: looks.most_open,
-            };
-            looks.steps.push_back(ended);
-            // A line of n points lies between n + 1 looks.
-            while looks.steps.len() > STEPS + 1 {
-                looks.steps.pop_front();
-            }
-            (looks.since, looks.most_open) = (0, Open::default());
+        if looks.since < STEP_S {
+            return;
         }
-        looks.newest = Some(Look { at, totals, open });
+        let ended = Look {
+            at: Instant::now(),
+            totals: Box::new(self.totals.copy()),
+            open: looks.most_open,
+        };
+        looks.steps.push_back(ended);
+        // A line of n points lies between n + 1 looks.
+        while looks.steps.len() > STEPS + 1 {
+            looks.steps.pop_front();
+        }
+        (looks.since, looks.most_open) = (0, Open::default());
     }
 
-    /// The figures as they are now.
-    pub(super) fn figures(&self, up: Duration) -> Figures {
-        let looks = self.looks.lock();
-        let Some(newest) = &looks.newest else {
-            return Figures::nothing(up);
+    /// The figures up to this moment.
+    pub(super) fn figures(&self, open: Open, up: Duration) -> Figures {
+        let now = Look {
+            at: Instant::now(),
+            totals: Box::new(self.totals.copy()),
+            open,
         };
-        let first = looks.steps.len().saturating_sub(WINDOW_S / STEP_S + 1);
-        let from = looks.steps.get(first).unwrap_or(newest);
-        let mut figures = Figures::between(from, newest);
+        let looks = self.looks.lock();
+        let first = looks.steps.len().saturating_sub(WINDOW_S / STEP_S);
+        let from = looks.steps.get(first).unwrap_or(&now);
+        let mut figures = Figures::between(from, &now);
         figures.uptime_s = up.as_secs();
-        figures.open_waiting = newest.open.waiting;
-        figures.open_relayed = newest.open.relayed;
+        (figures.open_waiting, figures.open_relayed) = (open.waiting, open.relayed);
         for (before, after) in looks.steps.iter().zip(looks.steps.iter().skip(1)) {
             figures.lines.push(before, after);
         }
@@ -207,9 +223,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn nothing(up: Duration) -> Self {
+    fn nothing() -> Self {
         Self {
-            uptime_s: up.as_secs(),
+            uptime_s: 0,
             window_s: 0.0,
             counted: Counted::default(),
             whole_ms: None,
@@ -272,7 +288,7 @@ impl Figures {
             ),
             ends: named(&mut ENDS.iter().map(|e| e.as_str()), &is.ends, &was.ends),
             errors,
-            ..Self::nothing(Duration::ZERO)
+            ..Self::nothing()
         }
     }
 }
@@ -282,4 +298,70 @@ fn grown<const N: usize>(is: &[u64; N], was: &[u64; N]) -> [u64; N] {
         (Some(is), Some(was)) => is.saturating_sub(*was),
         _ => 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+    use tokio::time::advance;
+
+    use super::{Live, Open, STEP_S, STEPS};
+    use crate::error::Code;
+
+    async fn seconds(live: &Live, n: usize, each: impl Fn(&Live)) {
+        for _ in 0..n {
+            each(live);
+            advance(Duration::from_secs(1)).await;
+            live.look(Open::default());
+        }
+    }
+
+    fn request(live: &Live) {
+        let took = Some(Duration::from_millis(8));
+        live.totals.answered(StatusCode::OK, None, took);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn figures_are_of_the_last_minute_and_lines_of_five() {
+        let live = Live::new();
+        let figures = live.figures(Open::default(), Duration::ZERO);
+        assert_eq!(figures.counted.requests, 0);
+        assert!(figures.lines.requests.is_empty());
+
+        seconds(&live, 60, request).await;
+        let figures = live.figures(Open::default(), Duration::ZERO);
+        let a_second = figures.counted.requests as f64 / figures.window_s;
+        assert!((a_second - 1.0).abs() < 0.01, "{a_second}");
+        assert!((figures.first_byte_ms.unwrap().p95 - 8.0).abs() < 0.5);
+        assert_eq!(figures.lines.requests, vec![1.0; 60 / STEP_S]);
+
+        seconds(&live, 600, |_| {}).await;
+        let figures = live.figures(Open::default(), Duration::ZERO);
+        assert_eq!(figures.counted.requests, 0);
+        assert!(figures.first_byte_ms.is_none());
+        assert_eq!(figures.lines.requests, vec![0.0; STEPS]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_are_told_by_code_and_the_most_requests_under_way_are_kept() {
+        let live = Live::new();
+        live.totals
+            .answered(StatusCode::TOO_MANY_REQUESTS, Some(Code::RateLimited), None);
+        live.totals
+            .answered(StatusCode::BAD_GATEWAY, Some(Code::BadGateway), None);
+        for waiting in [1, 7, 2, 0, 0] {
+            advance(Duration::from_secs(1)).await;
+            live.look(Open {
+                waiting,
+                relayed: 1,
+            });
+        }
+        let figures = live.figures(Open::default(), Duration::ZERO);
+        assert_eq!((figures.counted.refused, figures.counted.failed), (1, 1));
+        let errors: Vec<_> = figures.errors.into_iter().collect();
+        assert_eq!(errors, [("PROVIDER_BAD_RESPONSE", 1), ("RATE_LIMITED", 1)]);
+        assert_eq!(figures.lines.open, [8]);
+    }
 }

@@ -49,7 +49,7 @@ impl Console {
             return Self(None);
         }
         Self(Some(Arc::new(Kept {
-            live: Live::default(),
+            live: Live::new(),
             recent: Recent::new(config.recent_requests),
             began: Instant::now(),
         })))
@@ -125,11 +125,21 @@ impl Console {
         recent.map_or_else(Vec::new, |recent| recent.newest(seen))
     }
 
-    /// The last minutes in figures; nothing where the console is off.
+    /// The last minutes in figures, with `relayed` answers being relayed now; nothing where the console is off.
     #[must_use]
-    pub fn figures(&self) -> Option<Figures> {
+    pub fn figures(&self, relayed: i64) -> Option<Figures> {
         let kept = self.0.as_ref()?;
-        Some(kept.live.figures(kept.began.elapsed()))
+        let open = kept.open(relayed);
+        Some(kept.live.figures(open, kept.began.elapsed()))
+    }
+}
+
+impl Kept {
+    fn open(&self, relayed: i64) -> Open {
+        Open {
+            waiting: self.live.open.count(),
+            relayed: u64::try_from(relayed).unwrap_or(0),
+        }
     }
 }
 
@@ -155,10 +165,6 @@ pub async fn sample(app: App) {
             _ = seconds.tick() => {}
             () = app.tasks.stopping() => return,
         }
-        let relayed = app.metrics.answers_open.get();
-        kept.live.look(Open {
-            waiting: kept.live.open.count(),
-            relayed: u64::try_from(relayed).unwrap_or(0),
-        });
+        kept.live.look(kept.open(app.metrics.answers_open.get()));
     }
 }

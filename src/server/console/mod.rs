@@ -124,7 +124,8 @@ async fn view_live(app: &App, request: Request, trail: &mut Trail) -> Result<Res
     let needed = Permissions::OPERATOR_METADATA_READ;
     let (_, asked) = ask_console(app, request, needed, trail).await?;
     let ready = standing(app).await;
-    let figures = app.console.figures().ok_or_else(no_route)?;
+    let relayed = app.metrics.answers_open.get();
+    let figures = app.console.figures(relayed).ok_or_else(no_route)?;
     let view = LiveView {
         at: app.clock.now(),
         step_s: STEP_S,
