@@ -135,7 +135,8 @@ impl Recent {
     pub(super) fn newest(&self, seen: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
         let (places, room) = (&self.0.places, self.room());
         let next = self.0.next.load(Ordering::Acquire);
-        let back = (1..=room).map(|n| next.wrapping_sub(n) % room);
+        // Places beyond the first round are empty.
+        let back = (1..=room.min(next)).map(|n| (next - n) % room);
         back.filter_map(|i| places.get(i)?.lock().clone())
             .filter(|entry| seen(entry))
             .collect()
@@ -244,6 +245,8 @@ mod tests {
     fn only_the_newest_are_kept() {
         assert!(Recent::new(0).is_none());
         let ring = Recent::new(3).unwrap();
+        push(&ring, "r0");
+        assert_eq!(names(&ring).len(), 1);
         for n in 1..=7 {
             push(&ring, &format!("r{n}"));
         }
