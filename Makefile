@@ -16,7 +16,7 @@ section  = @printf '\n==> %s\n' '$(1)'
 services = tests/tools/services.sh
 setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi chart sdk bench e2e-model conformance models onnx services \
+.PHONY: help run demo build lint test unit doc config openapi chart sdk console bench e2e-model conformance models onnx services \
         services-stop
 
 help: ## List the tasks
@@ -41,7 +41,7 @@ lint: ## Formatting and clippy, warnings as errors
 	$(call section,clippy)
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-test: lint unit doc build config openapi chart sdk ## Everything that has to pass before a change is merged
+test: lint unit doc build config openapi chart sdk console ## Everything that has to pass before a change is merged
 
 unit: ## Unit and integration tests, with a PostgreSQL and a Redis of their own
 	$(call section,unit and integration tests)
@@ -88,6 +88,10 @@ endif
 sdk: build ## Official SDKs and other real clients against the binary
 	$(call section,clients: OpenAI SDKs$(comma) LangChain$(comma) Vercel AI SDK)
 	@tests/sdk/run.sh $(IBEX)
+
+console: build ## The console in a real browser: every view, accessibility, screenshots
+	$(call section,console in a browser)
+	@tests/console/run.sh $(IBEX)
 
 bench: ## Micro-benchmarks
 	$(CARGO) bench --locked

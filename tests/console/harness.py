@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "sdk"))
@@ -66,7 +67,7 @@ def seed(ibex):
     ibex.call("POST", "/v1/memories", {"content": "Nils lives in Porto.", "category": "factual", "valid_from": "2026-01-05T00:00:00Z"})
     newer = ibex.remember("Nils lives in Lisbon.", category="factual", valid_from="2026-03-09T00:00:00Z")
     pinned = ibex.remember("Call the lifeboat at once when a mayday is heard, then the harbour master.", category="procedural", pinned=True)
-    ibex.call("POST", f"/v1/memories/{pinned}/feedback", {"useful": True})
+    ibex.call("POST", f"/v1/memories/{pinned}/feedback", {"vote": "useful"})
     ibex.call("POST", "/v1/memories", {"content": OWN, "category": "preference"}, {"X-IBEX-User-ID": "maren-04"})
     gone = ibex.remember("The spare key of the harbour office lies under the blue buoy.", category="factual")
 
@@ -87,10 +88,29 @@ def seed(ibex):
     return newer
 
 
-def token(ibex, *permissions):
-    """A token that is bound to the agent and may do just this."""
+class Traffic(threading.Thread):
+    """Chat requests of another agent for as long as the tests run, so that the figures of the process are of something."""
+
+    def __init__(self, ibex):
+        super().__init__(daemon=True)
+        self.ibex, self.over = ibex, threading.Event()
+        run = [ibex.binary, "agent", "create", "traffic", "--json"]
+        made = subprocess.run(run, env=ibex.env, cwd=ibex.folder, check=True, stdout=subprocess.PIPE)
+        agent = json.loads(made.stdout)["id"]
+        self.headers = {"X-IBEX-Agent-ID": agent, "Authorization": f"Bearer {token(ibex, 'chat', bound=False)}"}
+
+    def run(self):
+        turn = 0
+        while not self.over.wait(0.2 + 0.15 * (turn % 5)):
+            turn += 1
+            model = upstream.LIMITED if turn % 17 == 0 else upstream.KEY_REFUSED if turn % 29 == 0 else "gpt-4o-mini"
+            chat(self.ibex, f"Is berth {turn} free?", f"traffic-{turn % 4}", model=model, stream=turn % 3 == 0, headers=self.headers)
+
+
+def token(ibex, *permissions, bound=True):
+    """A token that may do just this, and is bound to the agent or not."""
     names = [word for name in permissions for word in ("--permission", name)]
-    made = subprocess.run([ibex.binary, "token", "create", "--name", "-".join(permissions), "--agent", ibex.agent, *names, "--json"],
+    made = subprocess.run([ibex.binary, "token", "create", "--name", "-".join(permissions), *(["--agent", ibex.agent] if bound else []), *names, "--json"],
                           env=ibex.env, cwd=ibex.folder, check=True, stdout=subprocess.PIPE)
     return json.loads(made.stdout)["token"]
 
@@ -106,14 +126,19 @@ def main(binary, command):
         with Ibex(binary, folder / "main", provider.base_url, upstream.KEY, patient) as ibex, \
                 Ibex(binary, folder / "bare", provider.base_url, upstream.KEY) as bare:
             newer = seed(ibex)
+            traffic = Traffic(ibex)
+            traffic.start()
             status = subprocess.run(command, check=False, env={
                 **os.environ,
                 "CONSOLE_URL": ibex.url, "CONSOLE_TOKEN": ibex.token, "CONSOLE_AGENT": ibex.agent, "CONSOLE_ORG": ibex.org,
                 "CONSOLE_PLAIN_TOKEN": token(ibex, "chat", "MemoryWrite"), "CONSOLE_BLIND_TOKEN": token(ibex, "ConsoleRead"),
+                "CONSOLE_UNBOUND_TOKEN": token(ibex, "ConsoleRead", bound=False),
                 "CONSOLE_NEWER": newer, "CONSOLE_HOSTILE": HOSTILE,
                 "CONSOLE_BARE_URL": bare.url, "CONSOLE_BARE_TOKEN": bare.token, "CONSOLE_BARE_AGENT": bare.agent,
                 "CONSOLE_PROVIDER": provider.url,
             }).returncode
+            traffic.over.set()
+            traffic.join()
         if status != 0:
             print(f"--- end of the service's log ---\n{tail(ibex.log)}", file=sys.stderr)
     return status

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real browser in front of the running binary: signing in, every view of the console, accessibility, screenshots.
 # usage: tests/console/run.sh BINARY [option of node --test...]
-# Screenshots go to target/console-screenshots, or to CONSOLE_SCREENSHOTS.
+# Screenshots go to target/console-screenshots, or to CONSOLE_SCREENSHOTS. With CONSOLE_ASSETS=src/server/console/assets the page's files
+# are read from there and not from the binary: a change is tried without a build.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tools/env.sh"
@@ -21,7 +22,9 @@ need_chromium
 need_python
 node_env console "$HERE"
 export CHROMIUM CONSOLE_SCREENSHOTS=${CONSOLE_SCREENSHOTS:-$ROOT/target/console-screenshots}
+if [ -n "${CONSOLE_ASSETS:-}" ]; then CONSOLE_ASSETS=$(realpath "$CONSOLE_ASSETS"); fi
 mkdir -p "$CONSOLE_SCREENSHOTS"
+CONSOLE_SCREENSHOTS=$(realpath "$CONSOLE_SCREENSHOTS")
 # Node resolves packages from a file's own folder upwards, so the tests run beside the installed ones.
 rm -f "$NODE_ENV_DIR"/*.mjs
 cp "$HERE"/*.mjs "$NODE_ENV_DIR/"

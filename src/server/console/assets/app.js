@@ -140,11 +140,11 @@ function frame() {
         h("p", { class: "who-line" }, h("small", {}, "Agent"), h("code", { title: viewer.agent }, tail(viewer.agent))),
         h("p", { class: "who-line" }, h("small", {}, "User"), viewer.user ? h("code", { title: viewer.user }, viewer.user) : h("span", {}, "none")),
         h("p", { class: "who-line environment" }, badge(viewer.environment, viewer.environment === "production" ? "warn" : "neutral")),
-        h("div", { class: "who-actions" }, h("button", { class: "button small", type: "button", onclick: scopeDialog }, "Change"), theme(),
+        h("div", { class: "who-actions" }, h("button", { class: "button small", type: "button", onclick: scopeDialog }, "Change"),
           h("button", { class: "button quiet small", type: "button", onclick: () => {
             use(null);
             signIn();
-          } }, "Sign out")))),
+          } }, "Sign out"), theme()))),
     main);
 }
 

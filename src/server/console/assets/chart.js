@@ -13,7 +13,7 @@ export function sparkline(values, { label, say, points }) {
   const named = known.length ? `${label}, last five minutes: now ${say(known.at(-1))}, at most ${say(most)}` : `${label}: nothing in the last five minutes`;
   const across = WIDTH / Math.max(1, points - 1);
   const x = (i) => WIDTH - (values.length - 1 - i) * across;
-  const y = (v) => HEIGHT - 1 - (most ? (v / most) * (HEIGHT - TOP - 1) : 0);
+  const y = (v) => HEIGHT - 1.5 - (most ? (v / most) * (HEIGHT - TOP - 1.5) : 0);
   const runs = [];
   values.forEach((v, i) => {
     if (v === null) return;

@@ -121,7 +121,7 @@ function chain(memory, others) {
 }
 
 function details(memory) {
-  return panel("Memory", h("p", { class: "memory-whole" }, memory.content),
+  return panel("What it says", h("p", { class: "memory-whole" }, memory.content),
     h("div", { class: "row-badges" }, badge(memory.status, STATUS[memory.status]), memory.labels.map((l) => badge(l.label, "info")), memory.pinned ? badge("pinned", "warn") : null),
     facts([
       ["Belongs to", memory.user_id ? h("code", {}, memory.user_id) : "every user"], ["Confidence", [memory.confidence.toFixed(2), " ", meter(memory.confidence, `confidence ${memory.confidence.toFixed(2)}`)]],

@@ -11,7 +11,7 @@ const STATUS = {
 const LEVEL = { L0: "ok", L1: "warn", L2: "orange", L3: "bad" };
 
 const REASONS = {
-  none_relevant: "nothing that is stored is relevant", none_stored: "nothing is stored", no_question: "there is no question to search for",
+  none_relevant: "nothing that is stored is relevant", none_stored: "nothing is stored", already_in_context: "what is relevant is in the conversation already", no_question: "there is no question to search for",
   turn_settled: "the turn was settled before", over_budget: "the request is larger than the model's window", deadline: "the deadline was hit",
   internal: "a fault of the service",
 };
@@ -22,7 +22,7 @@ const EXCLUSIONS = {
 };
 
 const PLACES = { recall: "recalled for this turn", snapshot: "in the session's snapshot" };
-const BRANCHES = { directive: "Directive", hot: "Hot set", cold: "Search", embedding: "Question's vector", snapshot: "Snapshot" };
+const BRANCHES = { directive: "Directive", snapshot: "Snapshot", embedding: "Question's vector", hot: "Hot set", cold: "Search" };
 const OUTCOMES = { ok: "ok", timeout: "warn", error: "bad", skipped: "neutral" };
 const COMPONENTS = ["relevance", "recency", "usefulness", "confidence", "frequency"];
 
@@ -61,14 +61,15 @@ function tokensPanel(plan) {
 }
 
 function branches(plan) {
-  const found = Object.entries(plan.branches);
+  const order = Object.keys(BRANCHES);
+  const found = Object.entries(plan.branches).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
   if (!found.length) return panel("Where it looked", h("p", { class: "calm" }, "Nothing was asked."));
   const longest = Math.max(...found.map(([, branch]) => branch.ms), 0.001);
   const total = plan.timings_ms.total;
   return panel("Where it looked", h("ul", { class: "branches" }, found.map(([name, branch]) => h("li", {},
     h("span", {}, BRANCHES[name] ?? name), badge(branch.outcome, OUTCOMES[branch.outcome] ?? "neutral"),
     meter(branch.ms / longest, `${durationText(branch.ms)} of ${durationText(longest)}`),
-    h("span", { class: "legend-value" }, durationText(branch.ms)), h("span", { class: "fine" }, counted(branch.hits, "hit"))))),
+    h("span", { class: "legend-value" }, durationText(branch.ms)), h("span", { class: "fine" }, name === "embedding" ? "" : counted(branch.hits, "hit"))))),
     total === undefined ? null : h("p", { class: "sum" }, `The whole assembly took ${durationText(total)}.`));
 }
 

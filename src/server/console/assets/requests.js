@@ -53,7 +53,7 @@ export function requests(root, viewer) {
 
 function summary(request) {
   const [first, unit] = duration(request.first_byte_ms);
-  return panel("Request", facts([
+  return panel("Overview", facts([
     ["When", time(request.at, true)], ["Model", h("code", {}, request.lane)],
     ["Session", h("a", { href: `#/sessions/${encodeURIComponent(request.session)}` }, request.session)], ["User", request.user ? h("code", {}, request.user) : "none"],
     ["Ended", [endBadge(request), request.stream ? badge("stream") : null]], ["HTTP status", request.status ?? "–"],

@@ -96,7 +96,7 @@ export function session(root, viewer, id) {
   async function load() {
     try {
       const found = await read().catch((fault) => (fault.status === 404 ? ofUser(fault) : Promise.reject(fault)));
-      show(body, panel("Session", facts([["Status", badge(found.status, STATUS[found.status])], ["User", found.user ? h("code", {}, found.user) : "none"], ["Opened", time(found.created_at, true)],
+      show(body, panel("Overview", facts([["Status", badge(found.status, STATUS[found.status])], ["User", found.user ? h("code", {}, found.user) : "none"], ["Opened", time(found.created_at, true)],
         ["Last used", [time(found.used_at, true), " ", h("span", { class: "fine" }, ago(found.used_at))]], ["Ended", found.terminated_at ? time(found.terminated_at, true) : null], ["Turns", count(found.turns)]])),
         h("div", { class: "grid" }, found.lanes.map(lane)), turns(found));
     } catch (fault) {
