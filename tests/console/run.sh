@@ -19,7 +19,7 @@ need_chromium() {
 }
 
 need_chromium
-need_python
+if ! command -v python3 >/dev/null; then apt_install python3; fi
 node_env console "$HERE"
 export CHROMIUM CONSOLE_SCREENSHOTS=${CONSOLE_SCREENSHOTS:-$ROOT/target/console-screenshots}
 if [ -n "${CONSOLE_ASSETS:-}" ]; then CONSOLE_ASSETS=$(realpath "$CONSOLE_ASSETS"); fi

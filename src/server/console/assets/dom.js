@@ -61,6 +61,7 @@ export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? on
 /** A duration of `ms` milliseconds as [figure, unit]. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return ["–", ""];
+  if (ms < 0.01) return ["< 0.01", "ms"];
   if (ms < 1) return [ms.toFixed(2), "ms"];
   if (ms < 10) return [ms.toFixed(1), "ms"];
   if (ms < 1000) return [ms.toFixed(0), "ms"];

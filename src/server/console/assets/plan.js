@@ -39,12 +39,12 @@ function outcome(plan) {
     reason ? h("span", { class: "outcome-reason" }, reason) : null);
 }
 
-/** What goes out to the model, part by part. What was frozen counts among the wrappers in the account, and is shown apart. */
+/** What goes out to the model, part by part. What is frozen counts among the wrappers in the account, and is shown apart. */
 function parts({ tokens, budget, degradation }) {
   const frozen = Math.min(budget.frozen, tokens.formatter);
   return [
     { name: "Directive", value: tokens.directive, tone: "p-blue" },
-    { name: "Sent before", note: "snapshot and earlier blocks, byte for byte", value: frozen, tone: "p-slate" },
+    { name: "Frozen", note: "snapshot and earlier blocks", value: frozen, tone: "p-slate" },
     { name: "Memories", note: degradation === "L3" ? null : "new in this request", value: tokens.memories, tone: "p-ok" },
     { name: "Wrappers", note: "envelopes, joins, the safety sentence", value: tokens.formatter - frozen, tone: "p-quiet" },
     { name: "Client's messages", value: budget.messages, tone: "p-amber" },
