@@ -17,7 +17,7 @@ services = tests/tools/services.sh
 deploy   = . tests/tools/env.sh && python_env deploy tests/tools/deploy-requirements.txt
 setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk bench e2e-model conformance \
+.PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk console bench e2e-model conformance \
         models onnx services services-stop
 
 help: ## List the tasks
@@ -42,7 +42,7 @@ lint: ## Formatting and clippy, warnings as errors
 	$(call section,clippy)
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-test: lint unit doc build config openapi image compose chart deny sbom sdk ## Everything that has to pass before a change is merged
+test: lint unit doc build config openapi image compose chart deny sbom sdk console ## Everything that has to pass before a change is merged
 
 unit: ## Unit and integration tests, with a PostgreSQL and a Redis of their own
 	$(call section,unit and integration tests)
@@ -105,6 +105,10 @@ sbom: ## The bill of materials of the binary (CycloneDX), into the target folder
 sdk: build ## Official SDKs and other real clients against the binary
 	$(call section,clients: OpenAI SDKs$(comma) LangChain$(comma) Vercel AI SDK)
 	@tests/sdk/run.sh $(IBEX)
+
+console: build ## The console in a real browser: every view, accessibility, screenshots
+	$(call section,console in a browser)
+	@tests/console/run.sh $(IBEX)
 
 bench: ## Micro-benchmarks
 	$(CARGO) bench --locked

@@ -33,6 +33,7 @@ pub mod app;
 mod breaker;
 pub mod tasks;
 pub mod telemetry;
+pub mod console;
 pub mod cli;
 
 // Tests that the library shares with the integration tests name it from outside.

@@ -20,6 +20,7 @@ use arc_swap::ArcSwap;
 use crate::auth::Verifier;
 use crate::auth::pat::TokenKey;
 use crate::config::Config;
+use crate::console::{self, Console};
 use crate::limits::{InFlight, Rates, Slots};
 use crate::memory::capture::{self, Capture};
 use crate::memory::embedder::Embedder;
@@ -102,6 +103,8 @@ pub struct Shared {
     pub inflight: InFlight,
     /// Metrics.
     pub metrics: Metrics,
+    /// What the console shows.
+    pub console: Console,
     /// Background work.
     pub tasks: Tasks,
     /// Uses of memories, on their way to the store.
@@ -238,6 +241,7 @@ impl App {
             claims: Claims::default(),
             turns: Turns::default(),
             capture: Capture::new(&config.capture),
+            console: Console::new(&config.console, config.env),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
             draining: AtomicBool::new(false),
@@ -268,6 +272,7 @@ impl App {
             self.tasks.spawn(capture::work(self.clone()));
         }
         self.tasks.spawn(reembed::follow(self.clone()));
+        self.tasks.spawn(console::sample(self.clone()));
         let counter = self.counter.clone();
         // Hundreds of milliseconds of work: on a thread of its own, so that the first requests are not behind it.
         let warming = tokio::task::spawn_blocking(move || counter.warm());

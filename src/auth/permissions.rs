@@ -51,6 +51,8 @@ permissions! {
     OPERATOR_METADATA_READ = 19, "OperatorMetadataRead";
     /// Name the end user in `X-IBEX-User-ID`.
     ACT_FOR_USER = 20, "ActForUser";
+    /// Look at the console.
+    CONSOLE_READ = 21, "ConsoleRead";
     /// Create tokens.
     TOKEN_CREATE = 36, "TokenCreate";
     /// Revoke tokens.

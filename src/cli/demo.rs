@@ -142,6 +142,7 @@ pub(super) async fn run(
     let url = base_url(listening.address());
     let ready = Ready {
         url: &url,
+        console: url.replace("/v1", "/console"),
         org_id: seeded.org,
         agent_id: seeded.agent,
         token: &seeded.token,
@@ -317,6 +318,7 @@ impl<'a> Chat<'a> {
 #[derive(Serialize)]
 struct Ready<'a> {
     url: &'a str,
+    console: String,
     org_id: OrgId,
     agent_id: AgentId,
     token: &'a str,
@@ -329,13 +331,15 @@ impl Ready<'_> {
              with a sample agent, its directive, {count} memories and a provider that answers with what it was sent.\n\
              Everything is gone when you press Ctrl-C.\n\n\
              base URL  {url}\n\
-             token     {token}\n\n\
+             token     {token}\n\
+             console   {console} (sign in with the token)\n\n\
              Paste these into another terminal.\n\n\
              1. Ask something; the echo shows the directive and the memory that were added:\n\n{ask}\n\n\
              2. The same as a stream:\n\n{stream}\n\n\
              3. See what would be sent, and why, without a provider:\n\n{preview}\n\n\
              4. Remember something new; afterwards ask as in 1: {new_question}\n\n{store}\n",
             url = self.url,
+            console = self.console,
             count = MEMORIES.len(),
             new_question = NEW_QUESTION,
             token = self.token,

@@ -8,10 +8,11 @@ use crate::ids::OrgId;
 use crate::tokens::Family;
 
 use super::{
-    AuthConfig, AuthStyle, CaptureConfig, Config, ContextConfig, Effect, EmbedderConfig,
-    Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig, MemoryConfig,
-    ModelConfig, PolicyConfig, PostgresConfig, ProviderConfig, RateLimitConfig, RecallPlace,
-    RedisConfig, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole, UpstreamConfig,
+    AuthConfig, AuthStyle, CaptureConfig, Config, ConsoleConfig, ContextConfig, Effect,
+    EmbedderConfig, Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig,
+    MemoryConfig, ModelConfig, PolicyConfig, PostgresConfig, ProviderConfig, RateLimitConfig,
+    RecallPlace, RedisConfig, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole,
+    UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -52,6 +53,10 @@ pub(super) fn every_key() -> Config {
         session: SessionConfig::default(),
         memory: MemoryConfig::default(),
         capture: CaptureConfig::default(),
+        console: ConsoleConfig {
+            enabled: Some(true),
+            ..ConsoleConfig::default()
+        },
         embedder: EmbedderConfig {
             base_url: some_text(),
             api_key: some_text(),

@@ -23,6 +23,7 @@ mod fault;
 
 mod auth;
 mod capture;
+mod console;
 mod context;
 pub mod embedder;
 mod limits;
@@ -43,6 +44,7 @@ pub use validate::validate;
 
 pub use auth::{AuthConfig, IssuerConfig, KeyConfig};
 pub use capture::CaptureConfig;
+pub use console::ConsoleConfig;
 pub use context::{ContextConfig, Layout, ScoreSchema, Switch};
 pub use embedder::{EmbedderConfig, EmbedderKind};
 pub use limits::{LimitOverride, RateLimitConfig, RedisOutage};
@@ -110,6 +112,8 @@ pub struct Config {
     pub memory: MemoryConfig,
     /// Memory from conversations.
     pub capture: CaptureConfig,
+    /// The page for people who run the service.
+    pub console: ConsoleConfig,
     /// Text to vector.
     pub embedder: EmbedderConfig,
 }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::app::App;
+use crate::console::Noted;
 use crate::limits::SlotHeld;
 use crate::memory::capture::Turn;
 use crate::openai::sse::ContentCoding;
@@ -42,6 +43,8 @@ pub struct Told<'a> {
     pub capture: Option<Box<Turn>>,
     /// The request's key, for whoever repeats it.
     pub claim: Option<Claim>,
+    /// The record of its context, for the console.
+    pub noted: Option<Box<Noted>>,
 }
 
 /// Makes the response of a chat request.
@@ -56,6 +59,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
         attached,
         capture,
         claim,
+        noted,
     } = told;
     let stream = valid.chat.stream();
     let provider = valid.route.provider.name().to_owned();
@@ -83,6 +87,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
             checkpoint: attached.checkpoint().cloned(),
             estimate: model.zip(attached.estimate()),
             claim: claim.map(Pending::new),
+            noted,
         },
     );
     let status = response.status();
@@ -129,6 +134,7 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
             checkpoint: None,
             estimate: None,
             claim: None,
+            noted: None,
         },
     );
     let status = response.status();
@@ -262,6 +268,7 @@ struct Closing {
     checkpoint: Option<Checkpoint>,
     estimate: Option<(String, Estimate)>,
     claim: Option<Pending>,
+    noted: Option<Box<Noted>>,
 }
 
 impl Closing {
@@ -306,7 +313,10 @@ impl Ending for Closing {
         let usage = report.usage.unwrap_or_default();
         metrics.tokens(Direction::Input, usage.prompt_tokens);
         metrics.tokens(Direction::Output, usage.completion_tokens);
-        let ms = u64::try_from(self.request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = self.request.started.elapsed();
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let noted = self.noted.take();
+        self.app.console.ended(end, usage, took, noted);
         self.check(end, usage, ms);
         self.learn(usage);
         // One that broke off is given back where it is dropped.

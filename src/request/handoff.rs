@@ -130,7 +130,9 @@ pub async fn send(
         Ok(_) => "error_status",
         Err(error) => error.label(),
     };
-    app.metrics.provider(label, began.elapsed().as_secs_f64());
+    let took = began.elapsed();
+    app.metrics.provider(label, took.as_secs_f64());
+    app.console.provider(label == "ok", took);
     if let Err(error) = &result {
         tracing::warn!(
             provider = provider.name(),

@@ -17,6 +17,7 @@ pub mod context;
 pub mod handoff;
 pub mod relay;
 mod capture;
+mod note;
 pub mod answer;
 pub mod pass_through;
 
@@ -80,7 +81,10 @@ pub async fn handle(
     let call = handoff::send(app, &valid.route.provider, headers, outgoing);
     trail.carry(attached.headers().iter().cloned());
     attached.count(app);
-    let answered = call.await?;
+    let answered = call.await;
+    let about = (bound.principal(), &valid, &resolved);
+    let noted = note::request(app, meta, about, &mut attached, &answered);
+    let answered = answered?;
     trail.enter(Stage::Relay);
     Ok(answer::chat(
         app,
@@ -94,6 +98,7 @@ pub async fn handle(
             attached,
             capture,
             claim,
+            noted,
         },
     ))
 }

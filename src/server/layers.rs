@@ -55,8 +55,9 @@ impl Around {
     /// Writes an error's body, the identifiers, one log line and two metrics.
     pub(super) fn finish(self, app: &App, route: &'static str, mut response: Response) -> Response {
         let Self { meta, method } = self;
-        if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
-            write_error(app, &meta, &error, &mut response);
+        let error = response.extensions_mut().remove::<Arc<ApiError>>();
+        if let Some(error) = &error {
+            write_error(app, &meta, error, &mut response);
         }
         let headers = response.headers_mut();
         if let Ok(value) = HeaderValue::try_from(meta.id.as_str()) {
@@ -74,6 +75,9 @@ impl Around {
         headers.insert(RESPONSE_TIME, HeaderValue::from(ms));
         app.metrics
             .answered(route, response.status(), elapsed.as_secs_f64());
+        let code = error.map(|e| e.code);
+        app.console
+            .answered(route, response.status(), code, elapsed);
         log(&meta, &method, route, ms, &response);
         response
     }

@@ -7,6 +7,7 @@ mod service;
 mod routes;
 mod probes;
 mod chat;
+mod console;
 mod context;
 mod directives;
 mod json;

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::OptionFuture;
 use http::{StatusCode, header};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use crate::app::{App, Configuration};
@@ -26,6 +26,21 @@ pub(super) async fn health() -> impl IntoResponse {
 /// Ready: `ok` and `degraded` answer 200, `unhealthy` (and a draining process) 503. A provider is no check: without it requests get a
 /// clear 503 of their own, and taking every replica out of service would not bring it back.
 pub(super) async fn ready(State(app): State<App>) -> Response {
+    let standing = standing(&app).await;
+    (standing.code, axum::Json(standing)).into_response()
+}
+
+/// How the service stands, and what it needs.
+#[derive(Debug, Serialize)]
+pub(super) struct Standing {
+    #[serde(skip)]
+    code: StatusCode,
+    status: &'static str,
+    checks: Value,
+}
+
+/// Asks everything that is needed.
+pub(super) async fn standing(app: &App) -> Standing {
     let asked = app.redis.as_ref();
     let (store, redis) = tokio::join!(
         Check::of(app.store.ping()),
@@ -67,11 +82,11 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     if let (Some(redis), Some(checks)) = (redis, checks.as_object_mut()) {
         checks.insert("redis".to_owned(), json!(redis));
     }
-    (
+    Standing {
         code,
-        axum::Json(json!({"status": status, "checks": checks})),
-    )
-        .into_response()
+        status,
+        checks,
+    }
 }
 
 /// How something that is needed answers.

@@ -8,7 +8,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app::App;
 use crate::error::{ApiError, Code};
 
-use super::{chat, context, directives, layers, memories, probes, sessions};
+use super::{chat, console, context, directives, layers, memories, probes, sessions};
 
 /// Whether a route asks for credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +90,15 @@ pub const ROUTES: &[RouteInfo] = &[
         "scraped inside the network; holds no identifier of a tenant",
     ),
     open("/openapi.json", "the public description of this interface"),
+    open(
+        "/console",
+        "a page without data: everything that it shows it asks for with the token that is typed into it",
+    ),
+    open("/console/{file}", "the parts of that page"),
+    protected(&["get"], "/console/api/viewer"),
+    protected(&["get"], "/console/api/live"),
+    protected(&["get"], "/console/api/requests"),
+    protected(&["get"], "/console/api/requests/{id}"),
 ];
 
 fn handlers(path: &str) -> Option<MethodRouter<App>> {
@@ -130,8 +139,19 @@ fn handlers(path: &str) -> Option<MethodRouter<App>> {
         "/ready" => get(probes::ready),
         "/metrics" => get(probes::metrics),
         "/openapi.json" => get(probes::openapi),
+        "/console" => get(console::page),
+        "/console/{file}" => get(console::file),
+        "/console/api/viewer" => get(console::viewer),
+        "/console/api/live" => get(console::live),
+        "/console/api/requests" => get(console::requests),
+        "/console/api/requests/{id}" => get(console::request),
         _ => return None,
     })
+}
+
+/// The answer where there is no route.
+pub(super) fn no_route() -> ApiError {
+    ApiError::new(Code::NotFound, "no such route")
 }
 
 /// Model ids may hold slashes (`vendor/model`), which only a wildcard takes.
@@ -167,7 +187,7 @@ pub fn router(app: &App) -> Router {
         router = router.route(&wildcard(route.path), methods);
     }
     router
-        .fallback(async || ApiError::new(Code::NotFound, "no such route"))
+        .fallback(async || no_route())
         .method_not_allowed_fallback(async || {
             ApiError::new(
                 Code::MethodNotAllowed,

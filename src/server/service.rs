@@ -38,6 +38,7 @@ impl Service {
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let around = Around::new(&request);
+        let _under_way = self.app.console.opened();
         let hot = request.method() == Method::POST
             && matches!(request.uri().path(), CHAT | "/chat/completions");
         let request = request.map(Body::new);

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::super::{Config, LimitOverride, RateLimitConfig, ServerConfig};
+use super::super::{Config, ConsoleConfig, LimitOverride, RateLimitConfig, ServerConfig};
 use super::Faults;
 
 pub(super) fn server(server: &ServerConfig, faults: &mut Faults) {
@@ -33,6 +33,17 @@ pub(super) fn server(server: &ServerConfig, faults: &mut Faults) {
             "one organisation's share (times server.org_share) is less than server.max_body_bytes, so a body of that size could never be taken",
         );
     }
+}
+
+/// Most context plans that are kept. With a hundred candidates each they take some 100 MB.
+const MOST_RECENT: usize = 10_000;
+
+pub(super) fn console(console: &ConsoleConfig, faults: &mut Faults) {
+    faults.require(
+        console.recent_requests <= MOST_RECENT,
+        "console.recent_requests",
+        format!("must not be above {MOST_RECENT}: they are kept in memory"),
+    );
 }
 
 pub(super) fn timeouts(config: &Config, faults: &mut Faults) {

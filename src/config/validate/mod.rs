@@ -27,6 +27,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     context::session(&config.session, &mut faults);
     context::memory(&config.memory, &mut faults);
     context::capture(&config.capture, &mut faults);
+    limits::console(&config.console, &mut faults);
     embedder::embedder(config, &mut faults);
     providers::providers(config, &mut faults);
     providers::models(config, &mut faults);

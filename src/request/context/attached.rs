@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::app::App;
+use crate::console::Planned;
 use crate::openai::edits::Edits;
 use crate::request::handoff::Outgoing;
 use crate::request::read::ValidChat;
@@ -25,6 +26,9 @@ pub struct Attached {
     headers: Vec<(HeaderName, HeaderValue)>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<Estimate>,
+    status: ContextStatus,
+    /// The record; that of a frozen request stands in its body until it is asked for.
+    plan: Option<Planned>,
 }
 
 /// What a prompt was counted as.
@@ -90,6 +94,8 @@ impl Attached {
             headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
             checkpoint: None,
             estimate: None,
+            status,
+            plan: None,
         }
     }
 
@@ -110,6 +116,8 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: None,
+            status: ContextStatus::HistoryOnly,
+            plan: None,
         }
     }
 
@@ -119,14 +127,16 @@ impl Attached {
         Self {
             checkpoint: frozen.checkpoint(),
             estimate: frozen.counted(),
+            status: frozen.plan.status,
             body: Body::Frozen(Box::new(frozen)),
             headers: Vec::new(),
+            plan: None,
         }
     }
 
     /// The whole assembly.
     #[must_use]
-    pub fn with(subject: &Subject<'_>, assembled: &Assembled) -> Self {
+    pub fn with(subject: &Subject<'_>, assembled: Assembled) -> Self {
         let edits = inject(
             subject.chat,
             &assembled.injection,
@@ -141,6 +151,8 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: assembled.counted,
+            status: assembled.plan.status,
+            plan: Some(Box::new(assembled.plan)),
         }
     }
 
@@ -187,6 +199,17 @@ impl Attached {
     #[must_use]
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
+    }
+
+    /// Gives up the record, once the request has gone out and everything was counted.
+    pub fn take_plan(&mut self) -> (ContextStatus, Option<Planned>) {
+        let body = std::mem::replace(&mut self.body, Body::Edits(Edits::default()));
+        let plan = match body {
+            Body::Frozen(frozen) => Some(Box::new(frozen.plan)),
+            Body::Edits(_) => self.plan.take(),
+        };
+        let status = plan.as_ref().map_or(self.status, |plan| plan.status);
+        (status, plan)
     }
 
     /// What the whole prompt was counted as.

@@ -121,7 +121,7 @@ pub async fn attach(
     );
     // Being injected is a use. Counted off the path.
     app.uses.note(assembled.used.iter().cloned());
-    let attempt = || Attached::with(&subject, &assembled);
+    let attempt = || Attached::with(&subject, assembled);
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
         tracing::error!("the injection panicked; the request goes out as it came");
         Attached::as_it_came()

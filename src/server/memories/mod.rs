@@ -32,6 +32,7 @@ pub(super) use change::{feedback, forget, patch};
 pub(super) use list::{get, list};
 pub(super) use review::{dead_letters, escalations, quarantine, reject, release, resolve};
 pub(super) use search::{hot, search};
+pub(super) use view::MemoryView;
 
 /// What a write into the principal's partition needs: without a user it is seen by every user of the agent.
 fn write_permission(principal: &Principal) -> Permissions {

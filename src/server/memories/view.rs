@@ -14,7 +14,7 @@ use crate::store::{DeadLetter, Decider, Escalation, ListPage, Relation, StoredRe
 
 /// A memory as clients see it.
 #[derive(Serialize)]
-pub(super) struct MemoryView<'a> {
+pub(in crate::server) struct MemoryView<'a> {
     pub(super) id: MemoryId,
     pub(super) status: Status,
     pub(super) category: Category,
@@ -40,7 +40,7 @@ pub(super) struct MemoryView<'a> {
 }
 
 impl<'a> MemoryView<'a> {
-    pub(super) fn of(memory: &'a Memory) -> Self {
+    pub(in crate::server) fn of(memory: &'a Memory) -> Self {
         Self {
             id: memory.id,
             status: memory.status,

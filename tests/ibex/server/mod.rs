@@ -1,5 +1,6 @@
 //! The server around both paths: its routes, its probes, what it logs, and the directives it keeps.
 
+mod console;
 mod directives;
 mod logs;
 mod probes;

@@ -14,6 +14,7 @@ use crate::support::Client;
 fn filled(path: &str) -> String {
     path.replace("{model}", "vendor/gpt-4o")
         .replace("{version}", "1")
+        .replace("{file}", "console.css")
         .replace("{id}", "018f3f3e-0000-7000-8000-000000000000")
 }
 

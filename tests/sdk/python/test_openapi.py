@@ -134,3 +134,17 @@ def test_directives_are_added_promoted_and_rolled_back(call, facts):
     versions = call("GET", "/v1/directives", 200)["directives"]
     assert [version["version"] for version in versions] == [added["version"], before["version"]]
     call("POST", "/v1/directives/{version}/promote", 404, version=999)
+
+
+def test_console_answers_as_described(call, facts):
+    call("POST", "/v1/chat/completions", 200, {"model": "scripted-chat", "messages": [{"role": "user", "content": facts.question}]})
+    assert "<!doctype html>" in call("GET", "/console", 200, token="")
+    assert call("GET", "/console/{file}", 200, token="", file="app.js")
+    call("GET", "/console/{file}", 404, token="", file="nothing.js")
+    assert "ConsoleRead" in call("GET", "/console/api/viewer", 200)["permissions"]
+    assert call("GET", "/console/api/live", 200)["counted"]["requests"] > 0
+    newest = call("GET", "/console/api/requests", 200)["requests"][0]
+    shown = call("GET", "/console/api/requests/{id}", 200, id=newest["id"])
+    assert shown["plan"]["tokens"] == newest["tokens"]
+    assert facts.memory in [memory["content"] for memory in shown["memories"]]
+    call("GET", "/console/api/requests/{id}", 404, id=str(uuid.uuid4()))

@@ -317,7 +317,7 @@ impl Work<'_> {
             counted,
             state,
             view: self.view,
-            explain: !self.keep,
+            explain: !self.keep || self.app.console.room() > 0,
             now: self.app.clock.now(),
         };
         match catch_unwind(AssertUnwindSafe(|| compose::compose(inputs))) {
