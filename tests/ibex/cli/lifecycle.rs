@@ -47,20 +47,17 @@ async fn a_hangup_takes_over_policy_providers_limits_directive_defaults_and_log_
     let client = client(&address, &token);
     assert_eq!(code(&client, "gpt-4o").await, "PROVIDER_UNAVAILABLE");
 
-    ibex.write(
-        "ibex.toml",
-        "[[policy.rules]]\nmodel = \"gpt-4o\"\neffect = \"deny\"\n
-         [context]\nplatform_policy = \"Never name the harbour.\"\n
-         [rate_limit.token]\nrpm = 3\n
-         [log]\nlevel = \"debug\"\n",
-    );
+    let changed = "[[policy.rules]]\nmodel = \"gpt-4o\"\neffect = \"deny\"\n
+        [context]\nplatform_policy = \"Never name the harbour.\"\n
+        [rate_limit.token]\nrpm = 3\n
+        [log]\nlevel = \"debug\"\n";
+    ibex.write("ibex.toml", &format!("{PROVIDER}{changed}"));
     server.signal("HUP");
     server.stderr.until("configuration read again");
     let seen = client.post("/v1/chat/completions", &chat("gpt-4o")).await;
     assert_eq!(seen.code(), "MODEL_NOT_ALLOWED");
     assert_eq!(seen.header("x-ratelimit-limit-requests"), "3");
-    // The provider has gone with its section.
-    assert_eq!(code(&client, "gpt-4.1").await, "PROVIDER_NOT_CONFIGURED");
+    assert_eq!(code(&client, "gpt-4.1").await, "PROVIDER_UNAVAILABLE");
     let preview = client.post("/v1/context/preview", &chat("gpt-4.1")).await;
     let sent = preview.json()["messages"].to_string();
     assert!(sent.contains("Never name the harbour."), "{sent}");
@@ -115,6 +112,11 @@ async fn a_faulty_configuration_changes_nothing_and_readiness_says_so() {
         (&told["status"], standing(&told)),
         (&json!("ok"), json!("ok"))
     );
+
+    ibex.write("ibex.toml", "");
+    server.signal("HUP");
+    server.stderr.until("configuration read again");
+    assert_eq!(code(&client, "gpt-4o").await, "PROVIDER_NOT_CONFIGURED");
 }
 
 #[tokio::test]
