@@ -3,6 +3,7 @@
 mod engines;
 mod parts;
 mod feed;
+mod figures;
 mod reembed;
 mod retire;
 mod sessions;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 
 use crate::auth::Verifier;
 use crate::auth::pat::TokenKey;
@@ -29,17 +31,18 @@ use crate::providers::{Client, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
-use crate::store::Store;
+use crate::store::{Counted, Store};
 use crate::store::keys::ServerKeys;
 use crate::store::shared::redis::Redis;
 use crate::store::shared::redis::announce::listen;
 use crate::store::shared::{Replies, SessionCache};
 use crate::tasks::Tasks;
-use crate::telemetry::Metrics;
+use crate::telemetry::otlp::export;
+use crate::telemetry::{BreakerFigures, Metrics, Traces};
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{Branches, counter, embedding, failed, index, rules, verifier};
+use parts::{Branches, counter, embedding, failed, index, rules, verifier, watch};
 
 pub use sessions::{
     Sessions,
@@ -100,7 +103,9 @@ pub struct Shared {
     /// Bytes of request bodies.
     pub inflight: InFlight,
     /// Metrics.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
+    /// Traced requests, on their way to a collector.
+    pub traces: Traces,
     /// Background work.
     pub tasks: Tasks,
     /// Uses of memories, on their way to the store.
@@ -121,6 +126,7 @@ pub struct Shared {
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
     feed: feed::Progress,
+    began: Instant,
     draining: AtomicBool,
 }
 
@@ -160,6 +166,8 @@ pub struct Seams {
     pub embedder: Option<Arc<dyn Embedder>>,
     /// Another session cache than the process's own.
     pub sessions: Option<Arc<dyn SessionCache>>,
+    /// What the breakers before the store's connections count, if it has any.
+    pub breaker: Option<BreakerFigures>,
 }
 
 impl std::fmt::Debug for Seams {
@@ -183,6 +191,7 @@ impl Seams {
             cold: None,
             embedder: None,
             sessions: None,
+            breaker: None,
         }
     }
 }
@@ -204,13 +213,17 @@ impl App {
             cold,
             embedder,
             sessions,
+            breaker,
         } = seams;
-        let (tasks, metrics) = (Tasks::new(), Metrics::new());
-        let (policy, registry) = rules(&config)?;
+        let (tasks, metrics) = (Tasks::new(), Arc::new(Metrics::new()));
+        let store: Arc<dyn Store> = Arc::new(Counted::new(store, metrics.store.clone()));
+        let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone()).map_err(failed)?;
+        let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
+        watch(&metrics, breaker, &*embedder);
         let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
         let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
@@ -239,6 +252,8 @@ impl App {
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
+            began: Instant::now(),
+            traces,
             draining: AtomicBool::new(false),
             sessions,
             config,
@@ -257,6 +272,8 @@ impl App {
     /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies, vectors that are missing.
     pub fn start(&self) {
         self.tasks.spawn(feed::follow(self.clone()));
+        let (traces, client) = (self.traces.clone(), self.client.clone());
+        self.tasks.spawn(export(traces, client, self.tasks.clone()));
         self.listen();
         self.tasks.spawn(sweep(self.clone()));
         self.tasks.spawn(uses::flush(self.clone()));
@@ -291,7 +308,7 @@ impl App {
     /// # Errors
     /// When the new configuration cannot be used; the old one stays.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
-        let (policy, registry) = rules(config)?;
+        let (policy, registry) = rules(config, &self.metrics)?;
         self.policy.store(Arc::new(policy));
         self.registry.store(Arc::new(registry));
         Ok(())

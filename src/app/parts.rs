@@ -17,7 +17,7 @@ use crate::providers::{Client, HttpKeySet, Registry};
 use crate::seams::{Clock, Entropy, EntropyError};
 use crate::store::Store;
 use crate::tasks::Tasks;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Breaker, BreakerFigures, Metrics};
 use crate::tokens::Counter;
 
 use super::StartError;
@@ -34,10 +34,23 @@ pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
 }
 
 /// What a reload can change: policy, providers and models.
-pub(super) fn rules(config: &Config) -> Result<(Policy, Registry), StartError> {
+pub(super) fn rules(
+    config: &Config,
+    metrics: &Metrics,
+) -> Result<(Policy, Registry), StartError> {
     let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
-    let registry = Registry::new(config).map_err(|e| StartError(e.to_string()))?;
+    let registry = Registry::counted(config, &metrics.calls).map_err(|e| StartError(e.to_string()))?;
     Ok((policy, registry))
+}
+
+/// Shows what breakers count.
+pub(super) fn watch(metrics: &Metrics, store: Option<BreakerFigures>, embedder: &dyn Embedder) {
+    if let Some(figures) = store {
+        metrics.watch(Breaker::Postgres, figures);
+    }
+    if let Some(figures) = embedder.breaker() {
+        metrics.watch(Breaker::Embedder, figures.clone());
+    }
 }
 
 /// An index that does not know yet which partitions have all their vectors.

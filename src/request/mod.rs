@@ -27,7 +27,7 @@ use http::request::Parts;
 use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::ApiError;
-use crate::telemetry::{RequestMeta, Trail};
+use crate::telemetry::{CallFacts, RequestMeta, Trail};
 
 use idempotency::Standing;
 
@@ -57,13 +57,18 @@ pub async fn handle(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())
+        .await
+        .map_err(|limited| limited.counted(&app.metrics))?;
     trail.carry(counted.told(app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
-    let counted =
-        rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid)).await?;
+    let facts = CallFacts::of(&valid.route, valid.chat.stream());
+    trail.call = Some(facts.clone());
+    let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))
+        .await
+        .map_err(|limited| limited.counted(&app.metrics))?;
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
@@ -77,7 +82,15 @@ pub async fn handle(
     let capture = capture::turn(app, bound.principal(), headers, (&valid, &resolved));
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
-    let call = handoff::send(app, &valid.route.provider, headers, outgoing);
+    trail.context = Some(attached.facts());
+    app.metrics
+        .handed_off(meta.started.elapsed(), &meta.trace);
+    let call = handoff::Call {
+        facts: &facts,
+        trace: meta.trace,
+        headers,
+    };
+    let call = handoff::send(app, call, outgoing);
     trail.carry(attached.headers().iter().cloned());
     attached.count(app);
     let answered = call.await?;
@@ -135,7 +148,9 @@ pub async fn gates(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
+    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())
+        .await
+        .map_err(|limited| limited.counted(&app.metrics))?;
     trail.carry(counted.told(app.clock.now()));
     Ok(Gated {
         bound,

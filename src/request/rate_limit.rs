@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
 use crate::limits::{Limited, RateHeaders, Rates, Refusal, SlotHeld, Slots, Subject, Taken};
+use crate::telemetry::Metrics;
 
 /// Proof that the request itself was counted.
 #[derive(Debug)]
@@ -41,6 +42,16 @@ pub enum RateLimitError {
 }
 
 impl RateLimitError {
+    /// The same, counted.
+    #[must_use]
+    pub fn counted(self, metrics: &Metrics) -> Self {
+        match &self {
+            Self::Reached(limited, _) => metrics.rate_limited(limited),
+            Self::Unavailable => {}
+        }
+        self
+    }
+
     fn new(refusal: Refusal, now: jiff::Timestamp) -> Self {
         match refusal {
             Refusal::Limited(limited) => Self::Reached(limited, now),

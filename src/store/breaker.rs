@@ -8,6 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::telemetry::BreakerFigures;
+
 /// Failures in a row that open it.
 pub(in crate::store) const FAILURES: u32 = 5;
 /// The first rest; each that follows is twice as long.
@@ -17,7 +19,10 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Counts failures in a row.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Breaker(Mutex<State>);
+pub(in crate::store) struct Breaker {
+    state: Mutex<State>,
+    figures: BreakerFigures,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -42,9 +47,17 @@ pub(in crate::store) enum Turned {
 }
 
 impl Breaker {
+    /// One that is counted in `figures`.
+    pub(in crate::store) fn counted(figures: BreakerFigures) -> Self {
+        Self {
+            state: Mutex::default(),
+            figures,
+        }
+    }
+
     /// Leave to call, unless the server rests.
     pub(in crate::store) fn enter(&self) -> Option<Attempt<'_>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let trial = match state.rest {
             None => false,
             Some((_, until)) if state.trying || Instant::now() < until => return None,
@@ -59,7 +72,11 @@ impl Breaker {
 
     /// A call that was given up has ended well after all. Answers whether calls were failing at once until now.
     pub(in crate::store) fn mended(&self) -> bool {
-        std::mem::take(&mut *self.0.lock()).rest.is_some()
+        let rested = std::mem::take(&mut *self.state.lock()).rest.is_some();
+        if rested {
+            self.figures.closed();
+        }
+        rested
     }
 }
 
@@ -73,11 +90,12 @@ pub(in crate::store) struct Attempt<'a> {
 impl Attempt<'_> {
     /// Notes how it ended.
     pub(in crate::store) fn ended(self, well: bool) -> Turned {
-        let mut state = self.breaker.0.lock();
+        let mut state = self.breaker.state.lock();
         let resting = state.rest;
         if well {
             *state = State::default();
             return if resting.is_some() {
+                self.breaker.figures.closed();
                 Turned::Closed
             } else {
                 Turned::Neither
@@ -87,6 +105,7 @@ impl Attempt<'_> {
         match resting {
             None if state.failures >= FAILURES => {
                 state.rest = Some((FIRST_REST, Instant::now() + FIRST_REST));
+                self.breaker.figures.opened();
                 Turned::Open
             }
             // Calls that began before it opened tell nothing new.
@@ -103,7 +122,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.trial {
-            self.breaker.0.lock().trying = false;
+            self.breaker.state.lock().trying = false;
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::request::read::ValidChat;
 use crate::request::resolution::Resolved;
 use crate::session::{ChainHash, LaneKey};
 use crate::store::DirectiveVersion;
+use crate::telemetry::ContextFacts;
 use crate::tokens::Family;
 
 use super::Subject;
@@ -25,6 +26,7 @@ pub struct Attached {
     headers: Vec<(HeaderName, HeaderValue)>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<Estimate>,
+    facts: ContextFacts,
 }
 
 /// What a prompt was counted as.
@@ -90,6 +92,7 @@ impl Attached {
             headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
             checkpoint: None,
             estimate: None,
+            facts: ContextFacts::of(status),
         }
     }
 
@@ -110,6 +113,11 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: None,
+            facts: ContextFacts {
+                level: Some(Level::L3),
+                reason: Some("internal".to_owned()),
+                ..ContextFacts::of(ContextStatus::HistoryOnly)
+            },
         }
     }
 
@@ -119,6 +127,7 @@ impl Attached {
         Self {
             checkpoint: frozen.checkpoint(),
             estimate: frozen.counted(),
+            facts: ContextFacts::of(frozen.plan.status),
             body: Body::Frozen(Box::new(frozen)),
             headers: Vec::new(),
         }
@@ -141,6 +150,10 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: assembled.counted,
+            facts: ContextFacts {
+                packed: usize::try_from(assembled.injected()).unwrap_or(usize::MAX),
+                ..planned(&assembled.plan)
+            },
         }
     }
 
@@ -162,16 +175,20 @@ impl Attached {
                 };
                 let edits = frozen.seal(app, &envelope, true).await;
                 self.headers = frozen_headers(&frozen.plan);
+                self.facts = planned(&frozen.plan);
+                self.facts.stable_bytes = frozen.repeated(&envelope, &edits);
                 edits
             }
         };
         if let (Some(name), Some(range)) = (&valid.route.upstream_model, valid.chat.model_range()) {
             edits.set_model(range, name);
         }
+        let body = edits.into_body(valid.chat.body());
+        self.facts.sent_bytes = body.remaining();
         Outgoing {
             method: Method::POST,
             uri: valid.route.provider.chat_uri().clone(),
-            body: edits.into_body(valid.chat.body()),
+            body,
             stream: valid.chat.stream(),
         }
     }
@@ -180,6 +197,8 @@ impl Attached {
     pub fn count(&self, app: &App) {
         if let Body::Frozen(frozen) = &self.body {
             frozen.count(app);
+            let facts = &self.facts;
+            app.metrics.sent(facts.sent_bytes, facts.stable_bytes);
         }
     }
 
@@ -195,6 +214,12 @@ impl Attached {
         self.estimate
     }
 
+    /// What the context came to, once the request is written.
+    #[must_use]
+    pub fn facts(&self) -> ContextFacts {
+        self.facts.clone()
+    }
+
     /// The context headers, for a refusal that comes later.
     #[must_use]
     pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
@@ -206,6 +231,20 @@ impl Attached {
         for (name, value) in &self.headers {
             headers.insert(name, value.clone());
         }
+    }
+}
+
+/// What a plan came to.
+fn planned(plan: &ContextPlan) -> ContextFacts {
+    let session = plan.session.as_ref();
+    ContextFacts {
+        level: Some(plan.level),
+        reason: plan.reason.clone(),
+        epoch: session.map_or(0, |s| s.epoch),
+        considered: plan.memories.len(),
+        packed: session.map_or(0, |s| s.memories),
+        tokens: plan.tokens.injected,
+        ..ContextFacts::of(plan.status)
     }
 }
 

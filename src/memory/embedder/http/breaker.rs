@@ -6,6 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::telemetry::BreakerFigures;
+
 /// Failures in a row that open it.
 const FAILURES: u32 = 5;
 /// How long nobody asks. A question that tries in vain costs its chat the time for a vector, so not too often.
@@ -13,7 +15,10 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Counts failures in a row.
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+pub(super) struct Breaker {
+    state: Mutex<State>,
+    figures: BreakerFigures,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,7 +32,7 @@ struct State {
 impl Breaker {
     /// Leave to ask, unless the embedder rests.
     pub(super) fn enter(&self) -> Option<Attempt<'_>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let resting = state.rests_until.is_some();
         if resting {
             let early = state
@@ -44,15 +49,26 @@ impl Breaker {
         })
     }
 
+    /// What it counts.
+    pub(super) fn figures(&self) -> &BreakerFigures {
+        &self.figures
+    }
+
     /// The embedder has answered.
     pub(super) fn succeeded(&self) {
-        *self.0.lock() = State::default();
+        let before = std::mem::take(&mut *self.state.lock());
+        if before.rests_until.is_some() {
+            self.figures.closed();
+        }
     }
 
     fn failed(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.failures = state.failures.saturating_add(1);
         if state.failures >= FAILURES {
+            if state.rests_until.is_none() {
+                self.figures.opened();
+            }
             state.rests_until = Some(Instant::now() + REST);
         }
     }
@@ -79,7 +95,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.trying {
-            self.breaker.0.lock().trying = false;
+            self.breaker.state.lock().trying = false;
         }
     }
 }

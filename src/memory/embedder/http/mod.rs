@@ -21,8 +21,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::config::{AuthStyle, EmbedderConfig};
 use crate::openai::RewrittenBody;
 use crate::providers::{Client, Endpoint};
+use crate::telemetry::BreakerFigures;
 
 use super::{Calibration, EmbedError, Embedder};
+
 use breaker::Breaker;
 
 /// Bytes of an answer for each text asked about: 16,384 numbers of 16 digits.
@@ -200,6 +202,10 @@ impl Embedder for HttpEmbedder {
 
     fn batch(&self) -> usize {
         self.batch
+    }
+
+    fn breaker(&self) -> Option<&BreakerFigures> {
+        Some(self.breaker.figures())
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
