@@ -134,7 +134,7 @@ struct Grid<C> {
 
 /// A family of cells; clones count together.
 #[derive(Debug)]
-pub struct Cells<C>(Arc<Grid<C>>);
+pub(super) struct Cells<C>(Arc<Grid<C>>);
 
 impl<C> Clone for Cells<C> {
     fn clone(&self) -> Self {

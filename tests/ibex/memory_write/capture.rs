@@ -1,6 +1,7 @@
 //! Capture: what a user says becomes memory, in the background, for agents that ask for it.
 
 use http::StatusCode;
+use ibex::telemetry::metrics::Exposition;
 use ibex::auth::Permissions;
 use ibex::config::Config;
 use ibex::store::{CaptureScope, IdentityStore};
@@ -37,7 +38,7 @@ async fn contents(client: &Client) -> Vec<String> {
 async fn settled(app: &TestApp, results: &[&str], count: u64) {
     soon("the turns are settled", async {
         loop {
-            let text = app.app.metrics.render().unwrap();
+            let text = app.app.metrics.render(Exposition::Text).unwrap();
             let of = |result: &&str| {
                 let line = format!("capture_turns_total{{result=\"{result}\"}} ");
                 let found = text

@@ -1,6 +1,7 @@
 //! A scene: a service in the stable layout, a provider that keeps what it was sent, and clients that keep their histories.
 
 use http::StatusCode;
+use ibex::telemetry::metrics::Exposition;
 use ibex::config::{Config, ModelConfig, RecallPlace, Switch, SystemRole};
 use ibex::openai::ChatRequest;
 use ibex::openai::edits::json_inner;
@@ -158,7 +159,7 @@ impl Scene {
 
     /// The value of one line of the metrics; 0 when it is not there yet.
     pub(super) fn metric(&self, line: &str) -> u64 {
-        let text = self.app.app.metrics.render().unwrap();
+        let text = self.app.app.metrics.render(Exposition::Text).unwrap();
         text.lines()
             .find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))
             .map_or(0, |value| value.parse().unwrap())
