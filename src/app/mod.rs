@@ -31,11 +31,11 @@ use crate::providers::{Client, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
-use crate::store::{Counted, Store};
 use crate::store::keys::ServerKeys;
 use crate::store::shared::redis::Redis;
 use crate::store::shared::redis::announce::listen;
 use crate::store::shared::{Replies, SessionCache};
+use crate::store::{Counted, Store};
 use crate::tasks::Tasks;
 use crate::telemetry::otlp::export;
 use crate::telemetry::{BreakerFigures, Metrics, Traces};
@@ -217,7 +217,8 @@ impl App {
         } = seams;
         let (tasks, metrics) = (Tasks::new(), Arc::new(Metrics::new()));
         let store: Arc<dyn Store> = Arc::new(Counted::new(store, metrics.store.clone()));
-        let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone()).map_err(failed)?;
+        let traces =
+            Traces::new(&config.telemetry, clock.clone(), metrics.clone()).map_err(failed)?;
         let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;

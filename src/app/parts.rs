@@ -34,12 +34,10 @@ pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
 }
 
 /// What a reload can change: policy, providers and models.
-pub(super) fn rules(
-    config: &Config,
-    metrics: &Metrics,
-) -> Result<(Policy, Registry), StartError> {
+pub(super) fn rules(config: &Config, metrics: &Metrics) -> Result<(Policy, Registry), StartError> {
     let policy = Policy::new(config).map_err(|e| StartError(e.to_string()))?;
-    let registry = Registry::counted(config, &metrics.calls).map_err(|e| StartError(e.to_string()))?;
+    let registry =
+        Registry::counted(config, &metrics.calls).map_err(|e| StartError(e.to_string()))?;
     Ok((policy, registry))
 }
 

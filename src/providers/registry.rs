@@ -177,8 +177,7 @@ impl Registry {
                 };
             let upstream_model = model.upstream_model.as_deref().map(Arc::from);
             let served = provider.as_ref().or(default.as_ref());
-            let figures = served
-                .map(|p| Arc::new(metrics.route(p.name(), Some(&model.pattern))));
+            let figures = served.map(|p| Arc::new(metrics.route(p.name(), Some(&model.pattern))));
             entries.push(Entry {
                 pattern,
                 config: model.clone(),

@@ -11,7 +11,7 @@ use crate::limits::SlotHeld;
 use crate::memory::capture::Turn;
 use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
-use crate::openai::{Tap, TapReport};
+use crate::openai::{Tap, TapReport, named_model};
 use crate::session::record::TurnEnd;
 use crate::store::shared::Reply;
 use crate::telemetry::{Direction, Ended, RequestEnd, RequestMeta, StreamEnd, Trail};
@@ -248,6 +248,8 @@ struct Closing {
     trail: Trail,
     status: StatusCode,
     first_chunk: Option<Instant>,
+    /// The model as the answer names it, where the request is traced.
+    model: Option<String>,
     slot: Option<SlotHeld>,
     capture: Option<Box<Turn>>,
     checkpoint: Option<Checkpoint>,
@@ -264,6 +266,7 @@ impl Closing {
             trail: Trail::default(),
             status: StatusCode::OK,
             first_chunk: None,
+            model: None,
             slot: None,
             capture: None,
             checkpoint: None,
@@ -318,8 +321,11 @@ impl Closing {
 }
 
 impl Ending for Closing {
-    fn began(&mut self, at: Instant) {
+    fn began(&mut self, at: Instant, first: &[u8]) {
         self.first_chunk = Some(at);
+        if self.meta.trace.is_sampled() {
+            self.model = named_model(first);
+        }
     }
 
     fn ended(&mut self, end: StreamEnd, report: TapReport) {
@@ -353,6 +359,7 @@ impl Ending for Closing {
             end: RequestEnd::Relayed(end),
             usage: report.usage,
             first_chunk: self.first_chunk,
+            model: self.model.take(),
             at,
         };
         ended.tell(&self.app.metrics, &self.app.traces);

@@ -152,11 +152,7 @@ impl Drop for Counting<'_> {
 ///
 /// # Errors
 /// When there is no answer that may be relayed. Dropping the future cancels the call.
-pub async fn send(
-    app: &App,
-    call: Call<'_>,
-    outgoing: Outgoing,
-) -> Result<Answer, HandoffError> {
+pub async fn send(app: &App, call: Call<'_>, outgoing: Outgoing) -> Result<Answer, HandoffError> {
     let provider = &*call.facts.provider;
     let mut counting = Counting {
         figures: &call.facts.figures,

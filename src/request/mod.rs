@@ -83,8 +83,7 @@ pub async fn handle(
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
     trail.context = Some(attached.facts());
-    app.metrics
-        .handed_off(meta.started.elapsed(), &meta.trace);
+    app.metrics.handed_off(meta.started.elapsed(), &meta.trace);
     let call = handoff::Call {
         facts: &facts,
         trace: meta.trace,

@@ -90,12 +90,14 @@ pub async fn get(
     trail.enter(Stage::Validate);
     let registry = app.registry.load_full();
     let facts = match operation {
-        Operation::Models => registry.default_call().map(|(provider, figures)| CallFacts {
-            provider,
-            lane: None,
-            figures,
-            stream: false,
-        }),
+        Operation::Models => registry
+            .default_call()
+            .map(|(provider, figures)| CallFacts {
+                provider,
+                lane: None,
+                figures,
+                stream: false,
+            }),
         // A path that climbs would reach another operation of the provider.
         Operation::Model(id) if id.split('/').any(|part| matches!(part, "" | "." | "..")) => {
             return Err(ApiError::new(Code::NotFound, "no such model").param("model"));

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::json::Segment;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::pass_through::{self, Operation};
 use crate::request;
+use crate::request::pass_through::{self, Operation};
 use crate::telemetry::{RequestMeta, Trail};
 
 /// What a handler behind the router tells of its request, for the line that is written around it.

@@ -112,6 +112,7 @@ impl Around {
             end,
             usage: None,
             first_chunk: None,
+            model: None,
             at,
         };
         ended.tell(&self.app.metrics, &self.app.traces);

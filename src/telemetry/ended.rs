@@ -70,6 +70,8 @@ pub struct Ended {
     pub usage: Option<Usage>,
     /// When the first bytes of the answer's body came.
     pub first_chunk: Option<Instant>,
+    /// The model as the answer names it, where the request is traced.
+    pub model: Option<String>,
     /// When.
     pub at: Instant,
 }

@@ -19,8 +19,8 @@ pub mod otlp;
 pub use ended::{Ended, FIELDS, Field, RequestEnd};
 pub use logs::{LogError, init};
 pub use metrics::{
-    Breaker, BreakerFigures, CLIENT_GONE, CallFigures, CallMetrics, Direction, IndexFigures, LoadEnd, Metrics,
-    Queue, RedisCall, RedisFigures, StoreFigures, StreamEnd,
+    Breaker, BreakerFigures, CLIENT_GONE, CallFigures, CallMetrics, Direction, IndexFigures,
+    LoadEnd, Metrics, Queue, RedisCall, RedisFigures, StoreFigures, StreamEnd,
 };
 pub use otlp::Traces;
 pub use trail::{CallFacts, ContextFacts, RequestMeta, StageEnd, Trail, Who};

@@ -265,7 +265,10 @@ mod tests {
                 assert_eq!(out.is_some(), sampled);
                 if let Some(out) = out {
                     assert!(out.starts_with(&format!("00-{TRACE}-")) && out.ends_with("-01"));
-                    assert!(!out.contains("b7ad6b7169203331"), "the parent is our own span");
+                    assert!(
+                        !out.contains("b7ad6b7169203331"),
+                        "the parent is our own span"
+                    );
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::trace::Trace;
 use crate::auth::Principal;
 use crate::error::Code;
 use crate::ids::{AgentId, OrgId, RequestId, TokenId};
+use crate::openai::is_model_name;
 use crate::providers::{Provider, Route};
 use crate::request::Stage;
 use crate::request::context::plan::{ContextStatus, Level};
@@ -123,8 +124,7 @@ impl CallFacts {
     pub fn model(&self) -> Option<&str> {
         let text = self.lane.as_ref()?.as_str();
         let model = text.strip_prefix(self.provider.name())?.strip_prefix('/')?;
-        let name = |b: u8| b.is_ascii_alphanumeric() || b"-_./:@+".contains(&b);
-        (model.len() <= 128 && model.bytes().all(name)).then_some(model)
+        is_model_name(model).then_some(model)
     }
 }
 

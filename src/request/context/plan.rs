@@ -196,7 +196,14 @@ pub enum ContextStatus {
 
 impl ContextStatus {
     /// Every one.
-    pub const ALL: [Self; 6] = [Self::Full, Self::Partial, Self::DirectiveOnly, Self::HistoryOnly, Self::Skipped, Self::Disabled];
+    pub const ALL: [Self; 6] = [
+        Self::Full,
+        Self::Partial,
+        Self::DirectiveOnly,
+        Self::HistoryOnly,
+        Self::Skipped,
+        Self::Disabled,
+    ];
 
     /// The header's text.
     #[must_use]
@@ -256,7 +263,11 @@ pub enum SessionEvent {
 
 impl SessionEvent {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::ClientPrefixChanged, Self::HistoryTrimmed, Self::Branched];
+    pub const ALL: [Self; 3] = [
+        Self::ClientPrefixChanged,
+        Self::HistoryTrimmed,
+        Self::Branched,
+    ];
 
     /// The text in metrics.
     #[must_use]

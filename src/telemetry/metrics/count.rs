@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
+use super::Metrics;
 use super::breakers::{Breaker, BreakerFigures};
 use super::catalogue::sets;
 use super::cells::Level;
 use super::labels::{CLIENT_GONE, Queue, StreamEnd, status_label};
-use super::Metrics;
 use crate::error::Code;
 use crate::limits::Limited;
 use crate::request::Stage;
-use crate::request::context::plan::{
-    ContextPlan, ContextStatus, Decision, Exclusion, SessionEvent,
-};
+use crate::request::context::plan::{ContextPlan, ContextStatus, Exclusion, SessionEvent};
 use crate::session::RotationReason;
 use crate::telemetry::trace::Trace;
 use crate::telemetry::trail::StageEnd;
@@ -136,19 +134,25 @@ impl Metrics {
 
     /// Counts what became of the candidates, and what the gate made of them.
     fn judged(&self, plan: &ContextPlan) {
-        let (mut gated, mut passed) = (false, false);
-        for memory in &plan.memories {
-            let outcome = match (memory.decision, memory.reason) {
-                (Decision::Packed, _) | (Decision::Excluded, None) => sets::PACKED,
-                (Decision::Excluded, Some(reason)) => reason.as_str(),
-            };
-            self.families.candidates.inc(&[outcome]);
-            match memory.reason {
-                Some(Exclusion::Gate) => gated = true,
-                // Neither was asked about.
-                Some(Exclusion::Filter | Exclusion::Floor) => {}
-                Some(Exclusion::Budget | Exclusion::Duplicate | Exclusion::AlreadyInContext)
-                | None => passed = true,
+        let of = |reason: Option<Exclusion>| {
+            let these = plan.memories.iter().filter(|m| m.reason == reason);
+            these.count() as u64
+        };
+        self.families.candidates.add(&[sets::PACKED], of(None));
+        // Filter and floor come before the gate: it was not asked about those.
+        let (mut gated, mut passed) = (false, of(None) > 0);
+        for reason in Exclusion::ALL {
+            let count = of(Some(reason));
+            if count == 0 {
+                continue;
+            }
+            self.families.candidates.add(&[reason.as_str()], count);
+            match reason {
+                Exclusion::Gate => gated = true,
+                Exclusion::Filter | Exclusion::Floor => {}
+                Exclusion::Budget | Exclusion::Duplicate | Exclusion::AlreadyInContext => {
+                    passed = true;
+                }
             }
         }
         let decision = match (gated, passed) {
@@ -201,7 +205,9 @@ impl Metrics {
 
     /// Tells how much waits in a queue.
     pub fn queue(&self, queue: Queue, depth: usize) {
-        self.families.queue_depth.set(&[queue.as_str()], depth as u64);
+        self.families
+            .queue_depth
+            .set(&[queue.as_str()], depth as u64);
     }
 
     /// Tells what requests hold.
@@ -224,7 +230,10 @@ impl Metrics {
     /// Spans that met this end.
     #[must_use]
     pub fn spans_so_far(&self, result: &'static str) -> u64 {
-        self.families.spans.at(&[result]).map_or(0, |cell| cell.get())
+        self.families
+            .spans
+            .at(&[result])
+            .map_or(0, |cell| cell.get())
     }
 
     /// Shows what the breakers before a dependency count.

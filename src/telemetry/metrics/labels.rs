@@ -70,7 +70,11 @@ label! {
 }
 
 /// Whether the ONNX embedder is built in.
-pub(super) const ONNX: &str = if cfg!(feature = "onnx") { "true" } else { "false" };
+pub(super) const ONNX: &str = if cfg!(feature = "onnx") {
+    "true"
+} else {
+    "false"
+};
 
 /// Statuses that occur by name; every other one by its class.
 pub const STATUS_LABELS: [&str; 20] = [
@@ -111,18 +115,40 @@ pub(super) fn status_label(status: u16) -> &'static str {
 
 /// How provider calls end.
 pub const CALL_RESULTS: [&str; 7] = [
-    "ok", "error_status", "unreachable", "timeout", "key_refused", "bad_response", "client_gone",
+    "ok",
+    "error_status",
+    "unreachable",
+    "timeout",
+    "key_refused",
+    "bad_response",
+    "client_gone",
 ];
 
 /// What becomes of the key of a chat request.
 pub const IDEMPOTENCY_RESULTS: [&str; 6] = [
-    "claimed", "replayed", "in_progress", "reused", "unavailable", "lost",
+    "claimed",
+    "replayed",
+    "in_progress",
+    "reused",
+    "unavailable",
+    "lost",
 ];
 
 /// What becomes of a memory write.
 pub const WRITE_RESULTS: [&str; 14] = [
-    "stored", "quarantined", "voted", "forgotten", "invalid", "duplicate", "tombstoned", "own_text",
-    "embedding_failed", "store_unavailable", "ledger_unavailable", "settled", "stale",
+    "stored",
+    "quarantined",
+    "voted",
+    "forgotten",
+    "invalid",
+    "duplicate",
+    "tombstoned",
+    "own_text",
+    "embedding_failed",
+    "store_unavailable",
+    "ledger_unavailable",
+    "settled",
+    "stale",
     "forgotten_since",
 ];
 

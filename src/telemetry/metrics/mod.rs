@@ -34,8 +34,8 @@ pub use calls::{Call, CallFigures, CallMetrics};
 pub use cells::{Count, Level};
 pub use index::{IndexFigures, LoadEnd};
 pub use labels::{
-    CALL_RESULTS, CAPTURE_RESULTS, CLIENT_GONE, Direction, IDEMPOTENCY_RESULTS, Queue, STATUS_LABELS, StreamEnd,
-    WRITE_RESULTS,
+    CALL_RESULTS, CAPTURE_RESULTS, CLIENT_GONE, Direction, IDEMPOTENCY_RESULTS, Queue,
+    STATUS_LABELS, StreamEnd, WRITE_RESULTS,
 };
 pub use redis::{RedisCall, RedisFigures};
 pub use render::Exposition;

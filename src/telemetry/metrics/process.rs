@@ -37,8 +37,12 @@ impl Collector for Process {
 
 fn write(spec: &Spec, figure: &Figure, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
     match (spec.kind, figure) {
-        (Kind::Counter, Figure::Whole(n)) => encoder.encode_counter::<NoLabelSet, u64, u64>(n, None),
-        (Kind::Counter, Figure::Seconds(s)) => encoder.encode_counter::<NoLabelSet, f64, u64>(s, None),
+        (Kind::Counter, Figure::Whole(n)) => {
+            encoder.encode_counter::<NoLabelSet, u64, u64>(n, None)
+        }
+        (Kind::Counter, Figure::Seconds(s)) => {
+            encoder.encode_counter::<NoLabelSet, f64, u64>(s, None)
+        }
         (Kind::Gauge | Kind::Histogram, Figure::Whole(n)) => encoder.encode_gauge(n),
         (Kind::Gauge | Kind::Histogram, Figure::Seconds(s)) => encoder.encode_gauge(s),
     }

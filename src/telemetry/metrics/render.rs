@@ -3,9 +3,9 @@
 use http::HeaderMap;
 use prometheus_client::encoding::{prometheus_text, text};
 
+use super::Metrics;
 use super::catalogue;
 use super::timings::Exemplar;
-use super::Metrics;
 
 /// A format of the exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,10 @@ impl Metrics {
     fn exemplars(&self) -> Vec<Noted> {
         let mut found = Vec::new();
         let own = [
-            (catalogue::REQUEST_SECONDS.name, &self.families.request_seconds),
+            (
+                catalogue::REQUEST_SECONDS.name,
+                &self.families.request_seconds,
+            ),
             (catalogue::OVERHEAD.name, &self.families.overhead),
         ];
         for (family, cells) in own {

@@ -135,7 +135,10 @@ mod tests {
         histogram.observe_traced(9.0, &trace);
         let exemplars = histogram.exemplars();
         assert_eq!(
-            exemplars.iter().map(|(b, e)| (*b, e.value)).collect::<Vec<_>>(),
+            exemplars
+                .iter()
+                .map(|(b, e)| (*b, e.value))
+                .collect::<Vec<_>>(),
             [(0.5, 0.2), (f64::INFINITY, 9.0)]
         );
         assert!(exemplars.iter().all(|(_, e)| e.trace == trace.id()));

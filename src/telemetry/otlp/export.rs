@@ -29,25 +29,24 @@ pub async fn export(traces: Traces, client: Client, tasks: Tasks) {
         return;
     };
     let exporter = Exporter { queue, client };
+    let mut batch = Vec::new();
     loop {
-        let batch = tokio::select! {
-            batch = exporter.batch(&mut waiting) => batch,
+        tokio::select! {
+            () = exporter.fill(&mut batch, &mut waiting) => {}
             () = tasks.stopping() => break,
-        };
+        }
         tokio::select! {
             () = exporter.send(&batch, ATTEMPTS) => {}
-            () = tasks.stopping() => {
-                exporter.send(&batch, 1).await;
-                break;
-            }
+            () = tasks.stopping() => break,
         }
+        batch.clear();
     }
+    // Whatever was not told as sent is sent once more, with no time for second attempts.
     waiting.close();
-    let mut rest = Vec::new();
     while let Ok(traced) = waiting.try_recv() {
-        rest.push(traced);
+        batch.push(traced);
     }
-    for batch in rest.chunks(exporter.queue.collector.batch.max(1)) {
+    for batch in batch.chunks(exporter.queue.collector.batch.max(1)) {
         exporter.send(batch, 1).await;
     }
 }
@@ -79,24 +78,21 @@ impl ExportError {
 }
 
 impl Exporter {
-    /// The next requests: as many as a batch takes, or what came within the interval after the first.
-    async fn batch(&self, waiting: &mut mpsc::Receiver<Box<Traced>>) -> Vec<Box<Traced>> {
-        let Collector {
-            batch, interval, ..
-        } = &*self.queue.collector;
-        let mut taken = Vec::new();
+    /// Waits for the next requests: as many as a batch takes, or what came within the interval after the first. What is taken stays in `batch`
+    /// when this is broken off.
+    async fn fill(&self, batch: &mut Vec<Box<Traced>>, waiting: &mut mpsc::Receiver<Box<Traced>>) {
+        let collector = &self.queue.collector;
         let Some(first) = waiting.recv().await else {
             return std::future::pending().await;
         };
-        taken.push(first);
-        let until = Instant::now() + *interval;
-        while taken.len() < *batch {
+        batch.push(first);
+        let until = Instant::now() + collector.interval;
+        while batch.len() < collector.batch {
             match timeout_at(until, waiting.recv()).await {
-                Ok(Some(next)) => taken.push(next),
+                Ok(Some(next)) => batch.push(next),
                 Ok(None) | Err(_) => break,
             }
         }
-        taken
     }
 
     async fn send(&self, batch: &[Box<Traced>], attempts: u32) {
@@ -162,7 +158,11 @@ impl Exporter {
             let answer = answer.map_err(|_| ExportError::Unreachable)?;
             let status = answer.status();
             // What it says of single spans is of no use here; it is read so that the connection stays.
-            drop(Limited::new(answer.into_body(), ANSWER_BYTES).collect().await);
+            drop(
+                Limited::new(answer.into_body(), ANSWER_BYTES)
+                    .collect()
+                    .await,
+            );
             if status.is_success() {
                 Ok(())
             } else {

@@ -71,9 +71,10 @@ impl Collector {
             key: "endpoint",
             reason,
         };
-        let uri: Uri = uri.parse().map_err(|_| wrong("is no URL"))?;
+        const NO_URL: &str = "must be an http or https URL, such as http://127.0.0.1:4318";
+        let uri: Uri = uri.parse().map_err(|_| wrong(NO_URL))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
-            return Err(wrong("must be an http or https URL"));
+            return Err(wrong(NO_URL));
         }
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
             return Err(wrong("holds credentials: telemetry.headers is for them"));
@@ -157,7 +158,9 @@ impl Traces {
     /// Which requests are recorded.
     #[must_use]
     pub fn sampler(&self) -> Sampler {
-        self.0.as_ref().map_or(Sampler::off(), |queue| queue.sampler)
+        self.0
+            .as_ref()
+            .map_or(Sampler::off(), |queue| queue.sampler)
     }
 
     /// Takes a traced request whose end has come; drops it when there is no room.
@@ -208,7 +211,13 @@ mod tests {
         for right in ["", "http://127.0.0.1:4318", "https://traces.example/otlp/"] {
             assert!(check(&with(right)).is_ok(), "{right}");
         }
-        for wrong in ["127.0.0.1:4318", "grpc://x:4317", "http://", "not a url", "http://u:p@x"] {
+        for wrong in [
+            "127.0.0.1:4318",
+            "grpc://x:4317",
+            "http://",
+            "not a url",
+            "http://u:p@x",
+        ] {
             assert!(check(&with(wrong)).is_err(), "{wrong}");
         }
     }

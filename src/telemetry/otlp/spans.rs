@@ -149,11 +149,21 @@ impl Traced {
             .with("gen_ai.operation.name", operation)
             .with("gen_ai.provider.name", Some(call.provider.name()))
             .with("gen_ai.request.model", call.model())
+            .with("gen_ai.response.model", self.ended.model.as_deref())
             .with("gen_ai.request.stream", Some(call.stream))
             .with("gen_ai.usage.input_tokens", usage.map(|u| u.prompt_tokens))
-            .with("gen_ai.usage.output_tokens", usage.map(|u| u.completion_tokens))
-            .with("gen_ai.usage.cache_read.input_tokens", usage.map(|u| u.cached_tokens))
-            .with("gen_ai.response.time_to_first_chunk", first.map(|t| t.as_secs_f64()))
+            .with(
+                "gen_ai.usage.output_tokens",
+                usage.map(|u| u.completion_tokens),
+            )
+            .with(
+                "gen_ai.usage.cache_read.input_tokens",
+                usage.map(|u| u.cached_tokens),
+            )
+            .with(
+                "gen_ai.response.time_to_first_chunk",
+                first.map(|t| t.as_secs_f64()),
+            )
             .with("http.request.method", Some(meta.method.as_str()))
             .with(
                 "http.response.status_code",
@@ -205,7 +215,11 @@ fn operation(route: &str) -> Option<&'static str> {
 
 fn of_server(attributes: Attributes, call: &CallFacts) -> Attributes {
     let uri = call.provider.chat_uri();
-    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let default = if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
     let port = uri.port_u16().unwrap_or(default);
     attributes
         .with("server.address", uri.host())
@@ -215,7 +229,10 @@ fn of_server(attributes: Attributes, call: &CallFacts) -> Attributes {
 fn of_context(context: &ContextFacts) -> Attributes {
     Attributes::default()
         .with("ibex.context.status", Some(context.status.as_str()))
-        .with("ibex.context.degradation", context.level.map(|l| l.as_str()))
+        .with(
+            "ibex.context.degradation",
+            context.level.map(|l| l.as_str()),
+        )
         .with("ibex.context.reason", context.reason.as_deref())
         .with("ibex.context.tokens", Some(u64::from(context.tokens)))
         .with("ibex.session.epoch", Some(u64::from(context.epoch)))

@@ -1,10 +1,10 @@
 //! Capture: what a user says becomes memory, in the background, for agents that ask for it.
 
 use http::StatusCode;
-use ibex::telemetry::metrics::Exposition;
 use ibex::auth::Permissions;
 use ibex::config::Config;
 use ibex::store::{CaptureScope, IdentityStore};
+use ibex::telemetry::metrics::Exposition;
 use serde_json::{Value, json};
 
 use super::ids;

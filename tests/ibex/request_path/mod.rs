@@ -99,8 +99,16 @@ const ROUTE: &str = "provider=\"openai\",model=\"other\"";
 /// Tokens counted so far, in and out.
 async fn counted_tokens(app: &TestApp) -> (u64, u64) {
     (
-        metric(app, &format!("ibex_tokens_total{{{ROUTE},direction=\"input\"}}")).await,
-        metric(app, &format!("ibex_tokens_total{{{ROUTE},direction=\"output\"}}")).await,
+        metric(
+            app,
+            &format!("ibex_tokens_total{{{ROUTE},direction=\"input\"}}"),
+        )
+        .await,
+        metric(
+            app,
+            &format!("ibex_tokens_total{{{ROUTE},direction=\"output\"}}"),
+        )
+        .await,
     )
 }
 

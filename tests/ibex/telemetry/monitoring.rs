@@ -60,8 +60,17 @@ impl Held {
         if ADDED.contains(&matcher.name.as_str()) {
             return;
         }
+        if matcher.name == "le" && spec.kind == Kind::Histogram {
+            let bound = matcher.value.parse::<f64>().unwrap_or(f64::NAN);
+            if !spec.buckets().contains(&bound) {
+                self.faults
+                    .push(format!("{name} has no bucket {}", matcher.value));
+            }
+            return;
+        }
         let Some(label) = spec.labels.iter().find(|l| l.name == matcher.name) else {
-            self.faults.push(format!("{name} has no label {}", matcher.name));
+            self.faults
+                .push(format!("{name} has no label {}", matcher.name));
             return;
         };
         let Values::Closed(values) = label.values else {
@@ -74,14 +83,17 @@ impl Held {
             MatchOp::Re(_) | MatchOp::NotRe(_) => matcher.value.split('|').collect(),
         };
         for value in wanted {
-            let prefix = value.strip_suffix(".*").or_else(|| value.strip_suffix(".."));
+            let prefix = value
+                .strip_suffix(".*")
+                .or_else(|| value.strip_suffix(".."));
             let known = match prefix {
                 Some(prefix) => values.iter().any(|v| v.starts_with(prefix)),
                 None => values.contains(&value),
             };
             // A dashboard's variable stands for values that were looked up.
             if !known && !value.starts_with('$') {
-                self.faults.push(format!("{name}: {} is never {value}", matcher.name));
+                self.faults
+                    .push(format!("{name}: {} is never {value}", matcher.name));
             }
         }
     }
@@ -115,7 +127,9 @@ fn held(query: &str) -> Held {
     }
     let specs: Vec<_> = held.names.iter().filter_map(|name| spec(name)).collect();
     for label in &held.grouped {
-        let known = specs.iter().any(|s| s.labels.iter().any(|l| l.name == label));
+        let known = specs
+            .iter()
+            .any(|s| s.labels.iter().any(|l| l.name == label));
         if !known && label != "le" && !ADDED.contains(&label.as_str()) {
             held.faults.push(format!("nothing has the label {label}"));
         }
@@ -179,7 +193,10 @@ fn the_dashboard_asks_for_what_is_there() {
         assert!(faults.is_empty(), "{query}: {faults:#?}");
     }
     let panels = dashboard["panels"].as_array().expect("panels");
-    let mut ids: Vec<_> = panels.iter().map(|p| p["id"].as_u64().expect("an id")).collect();
+    let mut ids: Vec<_> = panels
+        .iter()
+        .map(|p| p["id"].as_u64().expect("an id"))
+        .collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
@@ -193,7 +210,10 @@ fn the_alerts_ask_for_what_is_there() {
     for (name, expr) in &alerts {
         let held = held(expr);
         assert!(held.faults.is_empty(), "{name}: {expr}: {:#?}", held.faults);
-        assert!(!held.names.is_empty() || expr.contains("up"), "{name} asks for nothing");
+        assert!(
+            !held.names.is_empty() || expr.contains("up"),
+            "{name} asks for nothing"
+        );
     }
     let mut names: Vec<_> = alerts.iter().map(|(name, _)| name).collect();
     names.sort_unstable();
@@ -210,8 +230,12 @@ fn a_wrong_name_or_label_is_found() {
         ("ibex_requests_total{code=~\"5..|6..\"}", "never 6.."),
         ("sum by (tenant) (ibex_requests_total)", "the label tenant"),
         ("sum(", ""),
+        ("ibex_stage_seconds_bucket{le=\"0.3\"}", "no bucket 0.3"),
     ] {
         let faults = held(query).faults;
-        assert!(faults.iter().any(|f| f.contains(fault)), "{query}: {faults:?}");
+        assert!(
+            faults.iter().any(|f| f.contains(fault)),
+            "{query}: {faults:?}"
+        );
     }
 }

@@ -22,7 +22,8 @@ fn chat(text: &str, stream: bool) -> Value {
 
 /// A collector that takes what it gets.
 async fn collector() -> Upstream {
-    Upstream::playing(Script::new().whole("200 OK", "content-type: application/x-protobuf\r\n", "")).await
+    Upstream::playing(Script::new().whole("200 OK", "content-type: application/x-protobuf\r\n", ""))
+        .await
 }
 
 /// A service that exports each request by itself.
@@ -71,7 +72,18 @@ fn attributes(span: &Span) -> BTreeMap<&str, Value> {
 
 #[tokio::test]
 async fn a_request_leaves_its_spans() {
-    let (upstream, to) = (Upstream::echo_ok().await, collector().await);
+    let answers = |_: &Received| {
+        let (first, usage) = (
+            json!({"model": "gpt-4o-2024-08-06", "choices": [{"index": 0, "delta": {"content": "fine"}}]}),
+            json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}),
+        );
+        Script::new()
+            .events_head()
+            .chunk(format!("data: {first}\n\n"))
+            .chunk(format!("data: {usage}\n\ndata: [DONE]\n\n"))
+            .last_chunk()
+    };
+    let (upstream, to) = (Upstream::start(answers).await, collector().await);
     let app = traced(&upstream, &to, |config| {
         config.telemetry.headers = Some("x-key=sk-collector-invented".to_owned());
         config.telemetry.service_name = "ferry".to_owned();
@@ -81,10 +93,15 @@ async fn a_request_leaves_its_spans() {
         .client()
         .header("traceparent", &format!("00-{TRACE}-b7ad6b7169203331-01"))
         .header("tracestate", "vendor=1");
-    let answer = client.post(CHAT, &chat("Is there a quillwort?", true)).await;
+    let answer = client
+        .post(CHAT, &chat("Is there a quillwort?", true))
+        .await;
     assert_eq!(answer.status, StatusCode::OK);
     let request = &to.exchange(0).await.request;
-    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/traces"));
+    assert_eq!(
+        (request.method.as_str(), request.path.as_str()),
+        ("POST", "/v1/traces")
+    );
     assert_eq!(request.values("content-type"), ["application/x-protobuf"]);
     assert_eq!(request.values("x-key"), ["sk-collector-invented"]);
     let resource = message(request).resource_spans[0].resource.clone().unwrap();
@@ -96,7 +113,11 @@ async fn a_request_leaves_its_spans() {
 
     let spans = spans(request);
     assert!(spans.iter().all(|span| hex(&span.trace_id) == TRACE));
-    assert!(spans.iter().all(|s| s.start_time_unix_nano <= s.end_time_unix_nano));
+    assert!(
+        spans
+            .iter()
+            .all(|s| s.start_time_unix_nano <= s.end_time_unix_nano)
+    );
     let of_kind = |kind: i32| spans.iter().filter(move |span| span.kind == kind);
     let [server] = of_kind(2).collect::<Vec<_>>()[..] else {
         panic!("one span of the request: {spans:#?}")
@@ -120,7 +141,11 @@ async fn a_request_leaves_its_spans() {
     let names: Vec<&str> = stages.iter().map(|span| span.name.as_str()).collect();
     let all: Vec<&str> = ibex::request::Stage::ALL.iter().map(|s| s.name()).collect();
     assert_eq!(names, all);
-    assert!(stages.iter().all(|span| span.parent_span_id == server.span_id));
+    assert!(
+        stages
+            .iter()
+            .all(|span| span.parent_span_id == server.span_id)
+    );
     let context = stages.iter().find(|span| span.name == "context").unwrap();
     assert_eq!(attributes(context)["ibex.context.status"], json!("full"));
 
@@ -134,6 +159,7 @@ async fn a_request_leaves_its_spans() {
         ("gen_ai.operation.name", json!("chat")),
         ("gen_ai.provider.name", json!("openai")),
         ("gen_ai.request.model", json!("gpt-4o")),
+        ("gen_ai.response.model", json!("gpt-4o-2024-08-06")),
         ("gen_ai.request.stream", json!(true)),
         ("gen_ai.usage.input_tokens", json!(7)),
         ("gen_ai.usage.output_tokens", json!(3)),
@@ -141,7 +167,12 @@ async fn a_request_leaves_its_spans() {
     ] {
         assert_eq!(said.get(key), Some(&value), "{key}");
     }
-    assert!(said["gen_ai.response.time_to_first_chunk"].as_f64().unwrap() > 0.0);
+    assert!(
+        said["gen_ai.response.time_to_first_chunk"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
 
     let sent = &upstream.last().request;
     let parent = format!("00-{TRACE}-{}-01", hex(&call.span_id));
@@ -173,7 +204,10 @@ async fn failures_are_marked() {
     let found = spans(&to.exchange(1).await.request);
     let server = found.iter().find(|span| span.kind == 2).unwrap();
     assert_eq!(attributes(server)["ibex.code"], json!("INVALID_JSON"));
-    assert_eq!(server.status, None, "the client's own fault is none of the server's");
+    assert_eq!(
+        server.status, None,
+        "the client's own fault is none of the server's"
+    );
     let last = found.last().unwrap();
     assert_eq!(
         (last.name.as_str(), last.status.as_ref().map(|s| s.code)),
@@ -235,7 +269,10 @@ async fn a_collector_that_hangs_costs_no_request_anything() {
         .unwrap();
     // Twelve stages, the request and the call.
     assert_eq!(dropped, 4 * 14, "{text}");
-    assert!(text.contains("ibex_queue_depth{queue=\"traces\"} 1\n"), "{text}");
+    assert!(
+        text.contains("ibex_queue_depth{queue=\"traces\"} 1\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -248,7 +285,7 @@ async fn what_waits_at_the_end_is_exported_or_counted() {
     })
     .await;
     app.client().post(CHAT, &chat("Hello.", false)).await;
-    app.app.tasks.drain(std::time::Duration::from_secs(20)).await;
+    app.stopped().await;
     assert_eq!(spans(&to.exchange(0).await.request).len(), 14);
 
     let away = traced(&upstream, &to, |config| {
@@ -259,8 +296,11 @@ async fn what_waits_at_the_end_is_exported_or_counted() {
     })
     .await;
     away.client().post(CHAT, &chat("Hello.", false)).await;
-    away.app.tasks.drain(std::time::Duration::from_secs(20)).await;
+    away.stopped().await;
     let format = ibex::telemetry::metrics::Exposition::Text;
     let text = away.app.metrics.render(format).unwrap();
-    assert!(text.contains("ibex_trace_spans_total{result=\"rejected\"} 14\n"), "{text}");
+    assert!(
+        text.contains("ibex_trace_spans_total{result=\"rejected\"} 14\n"),
+        "{text}"
+    );
 }

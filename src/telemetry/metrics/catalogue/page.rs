@@ -67,9 +67,7 @@ fn same(a: &Label, b: &Label) -> bool {
         Values::Configured(what) => Some(what),
         Values::Closed(_) => None,
     };
-    a.name == b.name
-        && a.values.closed() == b.values.closed()
-        && configured(a) == configured(b)
+    a.name == b.name && a.values.closed() == b.values.closed() && configured(a) == configured(b)
 }
 
 const HEAD: &str = "# Metrics, log lines and traces

@@ -31,9 +31,7 @@ pub(super) const ROUTE: Label = closed("route", || {
     ROUTES.iter().map(|r| r.path).chain([NONE]).collect()
 });
 pub(super) const STATUS: Label = closed("code", || STATUS_LABELS.to_vec());
-pub(super) const STAGE: Label = closed("stage", || {
-    Stage::ALL.iter().map(|s| s.name()).collect()
-});
+pub(super) const STAGE: Label = closed("stage", || Stage::ALL.iter().map(|s| s.name()).collect());
 pub(super) const STAGE_OR_NONE: Label = closed("stage", || {
     Stage::ALL.iter().map(|s| s.name()).chain([NONE]).collect()
 });
@@ -45,7 +43,11 @@ pub(super) const CONTEXT: Label = closed("status", || {
     ContextStatus::ALL.iter().map(|s| s.as_str()).collect()
 });
 pub(super) const LEVEL: Label = closed("level", || {
-    Level::ALL.iter().map(|l| l.as_str()).chain([NONE]).collect()
+    Level::ALL
+        .iter()
+        .map(|l| l.as_str())
+        .chain([NONE])
+        .collect()
 });
 pub(super) const BRANCH: Label = closed("branch", || {
     vec!["directive", "embedding", "hot", "cold", "snapshot"]
@@ -102,7 +104,10 @@ pub(super) const FAMILY: Label = closed("family", || {
 });
 pub(super) const LIMITED: Label = closed("what", || vec!["requests", "tokens", "streams"]);
 pub(super) const LIMIT_LEVEL: Label = closed("level", || {
-    limits::Level::NARROW_TO_WIDE.iter().map(|l| l.name()).collect()
+    limits::Level::NARROW_TO_WIDE
+        .iter()
+        .map(|l| l.name())
+        .collect()
 });
 pub(super) const OPERATION: Label = closed("operation", || {
     Operation::ALL.iter().map(|o| o.as_str()).collect()
@@ -143,5 +148,9 @@ pub(super) const SPANS: Label = closed("result", || SPAN_RESULTS.to_vec());
 pub(in crate::telemetry) const SPAN_RESULTS: [&str; 3] = ["exported", "dropped", "rejected"];
 pub(super) const VERSION: Label = closed("version", || vec![env!("CARGO_PKG_VERSION")]);
 pub(super) const ONNX: Label = closed("onnx", || {
-    vec![if cfg!(feature = "onnx") { "true" } else { "false" }]
+    vec![if cfg!(feature = "onnx") {
+        "true"
+    } else {
+        "false"
+    }]
 });

@@ -1,12 +1,12 @@
 //! A scene: a service in the stable layout, a provider that keeps what it was sent, and clients that keep their histories.
 
 use http::StatusCode;
-use ibex::telemetry::metrics::Exposition;
 use ibex::config::{Config, ModelConfig, RecallPlace, Switch, SystemRole};
 use ibex::openai::ChatRequest;
 use ibex::openai::edits::json_inner;
 use ibex::request::context::regions::FRAMING;
 use ibex::session::{Chain, Lane, LaneKey, SessionKey};
+use ibex::telemetry::metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Overrides, TestApp, Upstream, patient, soon};
