@@ -23,9 +23,8 @@ impl App {
             metrics.queue(queue, depth);
         }
         metrics.session_records_lost(self.sessions.records.lost());
-        let up = self.began.elapsed();
+        let up = metrics.up();
         let looked = *self.feed.looked.lock();
         metrics.feed_stands(looked.map_or(up, |at| at.elapsed()), self.applied());
-        metrics.up(up);
     }
 }

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::time::Instant;
 
 use crate::auth::Verifier;
 use crate::auth::pat::TokenKey;
@@ -31,18 +30,18 @@ use crate::providers::{Client, Registry, client};
 use crate::request::resolution::directive::{CachedDirectives, DirectiveBranch};
 use crate::seams::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::session::SessionSecret;
+use crate::store::Store;
 use crate::store::keys::ServerKeys;
 use crate::store::shared::redis::Redis;
 use crate::store::shared::redis::announce::listen;
 use crate::store::shared::{Replies, SessionCache};
-use crate::store::{Counted, Store};
 use crate::tasks::Tasks;
 use crate::telemetry::otlp::export;
 use crate::telemetry::{BreakerFigures, Metrics, Traces};
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{Branches, counter, embedding, failed, index, rules, verifier, watch};
+use parts::{Branches, counted, counter, embedding, failed, index, rules, signals, verifier};
 
 pub use sessions::{
     Sessions,
@@ -126,7 +125,6 @@ pub struct Shared {
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
     feed: feed::Progress,
-    began: Instant,
     draining: AtomicBool,
 }
 
@@ -215,23 +213,21 @@ impl App {
             sessions,
             breaker,
         } = seams;
-        let (tasks, metrics) = (Tasks::new(), Arc::new(Metrics::new()));
-        let store: Arc<dyn Store> = Arc::new(Counted::new(store, metrics.store.clone()));
-        let traces =
-            Traces::new(&config.telemetry, clock.clone(), metrics.clone()).map_err(failed)?;
+        let tasks = Tasks::new();
+        let (metrics, traces) = signals(&config, &clock, breaker)?;
+        let store = counted(store, &metrics);
         let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
-        let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
-        watch(&metrics, breaker, &*embedder);
+        let embedder = embedding(embedder, &config, &client, &metrics)?;
         let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
         let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
         let branches = Branches::new(&index, candidates, shared.hot, &config);
         let counter = counter(&*entropy).map_err(failed)?;
-        let sessions = sessions.or(shared.sessions);
-        let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
+        let other = sessions.or(shared.sessions);
+        let sessions = Sessions::new(&config.session, secret, store.clone(), other);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| shared.directives.clone()),
             cached_directives: shared.directives,
@@ -253,7 +249,6 @@ impl App {
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
-            began: Instant::now(),
             traces,
             draining: AtomicBool::new(false),
             sessions,

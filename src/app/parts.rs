@@ -15,9 +15,9 @@ use crate::memory::search::{
 use crate::policy::Policy;
 use crate::providers::{Client, HttpKeySet, Registry};
 use crate::seams::{Clock, Entropy, EntropyError};
-use crate::store::Store;
+use crate::store::{Counted, Store};
 use crate::tasks::Tasks;
-use crate::telemetry::{Breaker, BreakerFigures, Metrics};
+use crate::telemetry::{Breaker, BreakerFigures, Metrics, Traces};
 use crate::tokens::Counter;
 
 use super::StartError;
@@ -25,8 +25,19 @@ use super::StartError;
 /// Counts of message texts that are kept.
 const COUNT_CACHE: u64 = 100_000;
 
-pub(super) fn embedding(config: &Config, client: &Client) -> Result<Arc<dyn Embedder>, StartError> {
-    embedder::configured(&config.embedder, client).map_err(StartError)
+/// The embedder that was given, else the configured one.
+pub(super) fn embedding(
+    given: Option<Arc<dyn Embedder>>,
+    config: &Config,
+    client: &Client,
+    metrics: &Metrics,
+) -> Result<Arc<dyn Embedder>, StartError> {
+    let configured = || embedder::configured(&config.embedder, client).map_err(StartError);
+    let embedder = given.map_or_else(configured, Ok)?;
+    if let Some(figures) = embedder.breaker() {
+        metrics.watch(Breaker::Embedder, figures.clone());
+    }
+    Ok(embedder)
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
@@ -41,14 +52,23 @@ pub(super) fn rules(config: &Config, metrics: &Metrics) -> Result<(Policy, Regis
     Ok((policy, registry))
 }
 
-/// Shows what breakers count.
-pub(super) fn watch(metrics: &Metrics, store: Option<BreakerFigures>, embedder: &dyn Embedder) {
-    if let Some(figures) = store {
+/// The metrics, and the traces on their way to a collector. `breaker` is what those before the store's connections count.
+pub(super) fn signals(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    breaker: Option<BreakerFigures>,
+) -> Result<(Arc<Metrics>, Traces), StartError> {
+    let metrics = Arc::new(Metrics::new());
+    if let Some(figures) = breaker {
         metrics.watch(Breaker::Postgres, figures);
     }
-    if let Some(figures) = embedder.breaker() {
-        metrics.watch(Breaker::Embedder, figures.clone());
-    }
+    let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone());
+    Ok((metrics, traces.map_err(failed)?))
+}
+
+/// A store whose operations are counted.
+pub(super) fn counted(store: Arc<dyn Store>, metrics: &Metrics) -> Arc<dyn Store> {
+    Arc::new(Counted::new(store, metrics.store.clone()))
 }
 
 /// An index that does not know yet which partitions have all their vectors.

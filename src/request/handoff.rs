@@ -16,7 +16,7 @@ use crate::openai::RewrittenBody;
 use crate::providers::Provider;
 use crate::telemetry::metrics::Call as Counted;
 use crate::telemetry::trace::Trace;
-use crate::telemetry::{CallFacts, CallFigures};
+use crate::telemetry::{CallFacts, CallFigures, RequestMeta};
 
 use super::relay::HOP_BY_HOP;
 
@@ -126,6 +126,18 @@ pub struct Call<'a> {
     pub trace: Trace,
     /// The client's headers.
     pub headers: &'a HeaderMap,
+}
+
+impl<'a> Call<'a> {
+    /// The call of a request.
+    #[must_use]
+    pub fn new(facts: &'a CallFacts, meta: &RequestMeta, headers: &'a HeaderMap) -> Self {
+        Self {
+            facts,
+            trace: meta.trace,
+            headers,
+        }
+    }
 }
 
 /// Counts a call however it ends: one that is dropped was given up by its client.

@@ -57,18 +57,14 @@ pub async fn handle(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())
-        .await
-        .map_err(|limited| limited.counted(&app.metrics))?;
+    let counted = rate_limit::requests(app, bound.principal()).await?;
     trail.carry(counted.told(app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
     let facts = CallFacts::of(&valid.route, valid.chat.stream());
     trail.call = Some(facts.clone());
-    let counted = rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid))
-        .await
-        .map_err(|limited| limited.counted(&app.metrics))?;
+    let counted = rate_limit::tokens(app, counted, context::ask(app, &valid)).await?;
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
@@ -83,12 +79,7 @@ pub async fn handle(
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
     trail.context = Some(attached.facts());
-    app.metrics.handed_off(meta.started.elapsed(), &meta.trace);
-    let call = handoff::Call {
-        facts: &facts,
-        trace: meta.trace,
-        headers,
-    };
+    let call = handoff::Call::new(&facts, meta, headers);
     let call = handoff::send(app, call, outgoing);
     trail.carry(attached.headers().iter().cloned());
     attached.count(app);
@@ -147,9 +138,7 @@ pub async fn gates(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.policy);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now())
-        .await
-        .map_err(|limited| limited.counted(&app.metrics))?;
+    let counted = rate_limit::requests(app, bound.principal()).await?;
     trail.carry(counted.told(app.clock.now()));
     Ok(Gated {
         bound,

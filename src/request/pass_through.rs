@@ -44,9 +44,7 @@ pub async fn post(
         stream: valid.seen.stream(),
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)
-        .await
-        .map_err(|limited| limited.counted(&app.metrics))?;
+    let counted = rate_limit::tokens(app, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
     let facts = CallFacts::of(&valid.route, ask.stream);
     trail.call = Some(facts.clone());
@@ -56,11 +54,7 @@ pub async fn post(
         body: rewritten(&valid),
         stream: ask.stream,
     };
-    let call = Call {
-        facts: &facts,
-        trace: meta.trace,
-        headers: &head.headers,
-    };
+    let call = Call::new(&facts, meta, &head.headers);
     let answered = handoff::send(app, call, outgoing).await?;
     valid.release();
     trail.enter(Stage::Relay);
@@ -115,9 +109,7 @@ pub async fn get(
         stream: false,
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask)
-        .await
-        .map_err(|limited| limited.counted(&app.metrics))?;
+    let counted = rate_limit::tokens(app, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
     let uri = join(&facts.provider, &operation.path())?;
     trail.call = Some(facts.clone());
@@ -127,11 +119,7 @@ pub async fn get(
         body: RewrittenBody::new(Vec::new()),
         stream: false,
     };
-    let call = Call {
-        facts: &facts,
-        trace: meta.trace,
-        headers: &head.headers,
-    };
+    let call = Call::new(&facts, meta, &head.headers);
     let answered = handoff::send(app, call, outgoing).await?;
     trail.enter(Stage::Relay);
     Ok(answer::other(

@@ -104,7 +104,7 @@ fields! {
     status "the status sent; 499 when the client left before" "`http.response.status_code`, label `code`";
     outcome "`answered`, `refused`, or how the relay ended: `complete`, `client_gone`, `upstream_error`, `error_event`, `idle_timeout`, `total_timeout`" "`ibex.outcome`, `ibex_answers_total`";
     stage "the last stage that it entered" "`ibex.stage`, label `stage`";
-    code "the error code of a refusal" "`error.type`, `ibex_refusals_total`";
+    code "the error code of a refusal" "`ibex.code`, `ibex_refusals_total`";
     org "the organisation" "`ibex.org.id`";
     agent "the agent" "`ibex.agent.id`";
     token "the token's public part" "";
@@ -144,6 +144,9 @@ impl Ended {
             metrics.stage(stage, end, ended.duration_since(began));
         }
         drop(stages);
+        if let Some(took) = self.overhead() {
+            metrics.handed_off(took, &self.meta.trace);
+        }
         if tracing::enabled!(tracing::Level::INFO) {
             self.log();
         }

@@ -50,7 +50,7 @@ impl Metrics {
         self.families.stage_seconds.observe(&labels, seconds);
     }
 
-    /// Counts what a chat request spent here before its provider is called.
+    /// Counts what a request spent here before its provider was called.
     pub fn handed_off(&self, took: Duration, trace: &Trace) {
         if let Some(cell) = self.families.overhead.at(&[]) {
             cell.observe_traced(took.as_secs_f64(), trace);
@@ -217,9 +217,11 @@ impl Metrics {
         self.families.bytes_in_flight.set(&[], bytes as u64);
     }
 
-    /// Tells how long the process has been up.
-    pub fn up(&self, time: Duration) {
+    /// Tells how long there have been metrics: for as long as the process is up.
+    pub fn up(&self) -> Duration {
+        let time = self.began.elapsed();
         self.families.uptime.set(&[], time.as_secs());
+        time
     }
 
     /// Counts spans that were exported, dropped or rejected.

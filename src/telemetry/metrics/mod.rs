@@ -25,6 +25,7 @@ mod timings;
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
+use tokio::time::Instant;
 
 use catalogue::Spec;
 use cells::Cells;
@@ -120,6 +121,7 @@ families! {
 #[derive(Debug)]
 pub struct Metrics {
     book: Book,
+    began: Instant,
     families: Families,
     breakers: Breakers,
     refinery: Refinery,
@@ -163,6 +165,7 @@ impl Metrics {
             store: StoreFigures::registered(&mut book),
             index: IndexFigures::registered(&mut book),
             redis: RedisFigures::registered(&mut book),
+            began: Instant::now(),
             book,
         };
         let running = [env!("CARGO_PKG_VERSION"), labels::ONNX];

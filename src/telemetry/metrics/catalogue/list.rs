@@ -28,7 +28,7 @@ catalogue! {
     IN_FLIGHT = Gauge "ibex_requests_in_flight" Things [] "Requests whose answer's head has not been written yet";
     REFUSALS = Counter "ibex_refusals" Things [STAGE_OR_NONE, CODE] "Requests refused, by stage and error code";
     STAGE_SECONDS = Histogram "ibex_stage_seconds" Seconds [STAGE, STAGE_END] "Time in a stage of the request path; its count is how often the stage ended so";
-    OVERHEAD = Histogram "ibex_request_overhead_seconds" Seconds [] "Time that a chat request spends here before the provider is called, its body's way included" exemplars;
+    OVERHEAD = Histogram "ibex_request_overhead_seconds" Seconds [] "Time that a request spends here before its provider is called, the way of its body included" exemplars;
     RATE_LIMITED = Counter "ibex_rate_limited" Things [LIMITED, LIMIT_LEVEL] "Requests over a limit, by what is limited and at which level";
     STREAM_SLOTS = Gauge "ibex_stream_slots" Things [] "Slots of open streams that are taken, over all levels";
     FLIGHTS_WAITING = Gauge "ibex_session_flights_waiting" Things [] "Requests that wait for another one of their session, which computes the same";

@@ -53,6 +53,8 @@ impl Unit {
 pub enum Values {
     /// One of these.
     Closed(fn() -> Vec<&'static str>),
+    /// What this binary was built with, as the text says.
+    Built(&'static str, fn() -> Vec<&'static str>),
     /// Names that the operator gave, as the text says.
     Configured(&'static str),
 }
@@ -62,7 +64,7 @@ impl Values {
     #[must_use]
     pub fn closed(self) -> Option<Vec<&'static str>> {
         match self {
-            Self::Closed(values) => Some(values()),
+            Self::Closed(values) | Self::Built(_, values) => Some(values()),
             Self::Configured(_) => None,
         }
     }

@@ -25,7 +25,7 @@ pub fn page() -> String {
     for (label, metrics) in labels {
         let values = match label.values {
             Values::Closed(values) => listed(&values()),
-            Values::Configured(what) => what.to_owned(),
+            Values::Configured(what) | Values::Built(what, _) => what.to_owned(),
         };
         let name = label.name;
         page.push_str(&format!("| `{name}` | {} | {values} |\n", listed(&metrics)));
@@ -64,7 +64,7 @@ fn listed(names: &[&str]) -> String {
 /// Whether two labels of one name say the same, so that one row tells both.
 fn same(a: &Label, b: &Label) -> bool {
     let configured = |label: &Label| match label.values {
-        Values::Configured(what) => Some(what),
+        Values::Configured(what) | Values::Built(what, _) => Some(what),
         Values::Closed(_) => None,
     };
     a.name == b.name && a.values.closed() == b.values.closed() && configured(a) == configured(b)

@@ -146,11 +146,22 @@ pub(super) const CAPTURE: Label = closed("result", || CAPTURE_RESULTS.to_vec());
 pub(super) const SPANS: Label = closed("result", || SPAN_RESULTS.to_vec());
 /// What becomes of spans.
 pub(in crate::telemetry) const SPAN_RESULTS: [&str; 3] = ["exported", "dropped", "rejected"];
-pub(super) const VERSION: Label = closed("version", || vec![env!("CARGO_PKG_VERSION")]);
-pub(super) const ONNX: Label = closed("onnx", || {
-    vec![if cfg!(feature = "onnx") {
-        "true"
-    } else {
-        "false"
-    }]
-});
+pub(super) const VERSION: Label = Label {
+    name: "version",
+    values: Values::Built("the version of the binary", || {
+        vec![env!("CARGO_PKG_VERSION")]
+    }),
+};
+pub(super) const ONNX: Label = Label {
+    name: "onnx",
+    values: Values::Built(
+        "whether the ONNX embedder is built in: `true` or `false`",
+        || {
+            vec![if cfg!(feature = "onnx") {
+                "true"
+            } else {
+                "false"
+            }]
+        },
+    ),
+};
