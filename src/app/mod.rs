@@ -41,7 +41,7 @@ use crate::telemetry::{BreakerFigures, Metrics, Traces};
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{Branches, counted, counter, embedding, failed, index, rules, signals, verifier};
+use parts::{Branches, counter, embedding, failed, index, rules, signals, verifier};
 
 pub use sessions::{
     Sessions,
@@ -214,8 +214,7 @@ impl App {
             breaker,
         } = seams;
         let tasks = Tasks::new();
-        let (metrics, traces) = signals(&config, &clock, breaker)?;
-        let store = counted(store, &metrics);
+        let (metrics, traces, store) = signals(&config, &clock, store, breaker)?;
         let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
@@ -225,7 +224,6 @@ impl App {
         let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
         let branches = Branches::new(&index, candidates, shared.hot, &config);
-        let counter = counter(&*entropy).map_err(failed)?;
         let other = sessions.or(shared.sessions);
         let sessions = Sessions::new(&config.session, secret, store.clone(), other);
         Ok(Self(Arc::new(Shared {
@@ -235,7 +233,7 @@ impl App {
             cold: cold.unwrap_or(branches.cold),
             near: branches.near,
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
-            counter,
+            counter: counter(&*entropy).map_err(failed)?,
             policy: ArcSwap::from_pointee(policy),
             registry: ArcSwap::from_pointee(registry),
             rates: shared.rates,

@@ -52,23 +52,20 @@ pub(super) fn rules(config: &Config, metrics: &Metrics) -> Result<(Policy, Regis
     Ok((policy, registry))
 }
 
-/// The metrics, and the traces on their way to a collector. `breaker` is what those before the store's connections count.
+/// The metrics, the traces on their way to a collector, and the store as one that counts. `breaker` is what those before its connections count.
 pub(super) fn signals(
     config: &Config,
     clock: &Arc<dyn Clock>,
+    store: Arc<dyn Store>,
     breaker: Option<BreakerFigures>,
-) -> Result<(Arc<Metrics>, Traces), StartError> {
+) -> Result<(Arc<Metrics>, Traces, Arc<dyn Store>), StartError> {
     let metrics = Arc::new(Metrics::new());
     if let Some(figures) = breaker {
         metrics.watch(Breaker::Postgres, figures);
     }
     let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone());
-    Ok((metrics, traces.map_err(failed)?))
-}
-
-/// A store whose operations are counted.
-pub(super) fn counted(store: Arc<dyn Store>, metrics: &Metrics) -> Arc<dyn Store> {
-    Arc::new(Counted::new(store, metrics.store.clone()))
+    let store = Arc::new(Counted::new(store, metrics.store.clone()));
+    Ok((metrics, traces.map_err(failed)?, store))
 }
 
 /// An index that does not know yet which partitions have all their vectors.
