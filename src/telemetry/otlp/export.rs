@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::proto::{AnyValue, Export, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use super::spans::Traced;
-use super::{Collector, Queue, Traces};
+use super::{Queue, Traces};
 use crate::openai::RewrittenBody;
 use crate::providers::Client;
 use crate::tasks::Tasks;
