@@ -122,6 +122,7 @@ fn every_commented_key_of_the_example_has_a_valid_value() {
     assert_eq!(
         keys,
         [
+            "telemetry.headers_file",
             "postgres.url_file",
             "redis.urls_file",
             "auth.issuers[0].jwks_url",
