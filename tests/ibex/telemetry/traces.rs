@@ -1,9 +1,12 @@
 //! Spans as a collector gets them: decoded with the published types, over a real socket.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::StatusCode;
 use ibex::config::Config;
+use ibex::telemetry::metrics::Exposition;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -297,10 +300,46 @@ async fn what_waits_at_the_end_is_exported_or_counted() {
     .await;
     away.client().post(CHAT, &chat("Hello.", false)).await;
     away.stopped().await;
-    let format = ibex::telemetry::metrics::Exposition::Text;
-    let text = away.app.metrics.render(format).unwrap();
+    let text = away.app.metrics.render(Exposition::Text).unwrap();
     assert!(
         text.contains("ibex_trace_spans_total{result=\"rejected\"} 14\n"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn a_collector_that_is_busy_is_asked_again() {
+    let upstream = Upstream::echo_ok().await;
+    let asked = AtomicUsize::new(0);
+    let to = Upstream::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => Script::new().whole("503 Busy", "", ""),
+        1 => Script::new().whole("200 OK", "", ""),
+        _ => Script::new().whole("400 No", "", ""),
+    })
+    .await;
+    let app = traced(&upstream, &to, |_| {}).await;
+    let ask = async || {
+        app.client().post(CHAT, &chat("Hello.", false)).await;
+    };
+    ask().await;
+    to.exchange(0).await.done.wait().await;
+    // Until the answer is read and the pause has begun; sockets on loopback need no time.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    tokio::time::resume();
+    let again = to.exchange(1).await;
+    assert_eq!(again.request.body, to.exchange(0).await.request.body);
+    // What it refuses for good is not sent again.
+    ask().await;
+    to.exchange(2).await.done.wait().await;
+    app.stopped().await;
+    assert_eq!(to.hits(), 3);
+    let text = app.app.metrics.render(Exposition::Text).unwrap();
+    for counted in ["exported\"} 14\n", "rejected\"} 14\n", "dropped\"} 0\n"] {
+        let line = format!("ibex_trace_spans_total{{result=\"{counted}");
+        assert!(text.contains(&line), "{line}{text}");
+    }
 }
