@@ -213,15 +213,15 @@ impl App {
             sessions,
             breaker,
         } = seams;
-        let tasks = Tasks::new();
-        let (metrics, traces, store) = signals(&config, &clock, store, breaker)?;
+        let (tasks, secret) = (Tasks::new(), SessionSecret::new(keys.session.as_bytes()));
+        let signals = signals(&config, &clock, store, breaker)?;
+        let (metrics, store) = (signals.metrics, signals.store);
         let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let embedder = embedding(embedder, &config, &client, &metrics)?;
         let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
-        let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
         let branches = Branches::new(&index, candidates, shared.hot, &config);
         let other = sessions.or(shared.sessions);
@@ -247,7 +247,7 @@ impl App {
             capture: Capture::new(&config.capture),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
-            traces,
+            traces: signals.traces,
             draining: AtomicBool::new(false),
             sessions,
             config,

@@ -52,20 +52,31 @@ pub(super) fn rules(config: &Config, metrics: &Metrics) -> Result<(Policy, Regis
     Ok((policy, registry))
 }
 
+/// What tells of the service.
+pub(super) struct Signals {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) traces: Traces,
+    /// The store, which counts what is asked of it.
+    pub(super) store: Arc<dyn Store>,
+}
+
 /// The metrics, the traces on their way to a collector, and the store as one that counts. `breaker` is what those before its connections count.
 pub(super) fn signals(
     config: &Config,
     clock: &Arc<dyn Clock>,
     store: Arc<dyn Store>,
     breaker: Option<BreakerFigures>,
-) -> Result<(Arc<Metrics>, Traces, Arc<dyn Store>), StartError> {
+) -> Result<Signals, StartError> {
     let metrics = Arc::new(Metrics::new());
     if let Some(figures) = breaker {
         metrics.watch(Breaker::Postgres, figures);
     }
     let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone());
-    let store = Arc::new(Counted::new(store, metrics.store.clone()));
-    Ok((metrics, traces.map_err(failed)?, store))
+    Ok(Signals {
+        store: Arc::new(Counted::new(store, metrics.store.clone())),
+        traces: traces.map_err(failed)?,
+        metrics,
+    })
 }
 
 /// An index that does not know yet which partitions have all their vectors.
