@@ -6,6 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::telemetry::BreakerFigures;
+
 /// Failures in a row that open it.
 pub(crate) const FAILURES: u32 = 5;
 /// How long it is left alone.
@@ -31,6 +33,7 @@ impl Rests {
 pub(crate) struct Breaker {
     rests: Rests,
     state: Mutex<State>,
+    figures: BreakerFigures,
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +59,18 @@ pub(crate) enum Turned {
 }
 
 impl Breaker {
-    pub(crate) fn new(rests: Rests) -> Self {
+    /// One that is counted in `figures`.
+    pub(crate) fn new(rests: Rests, figures: BreakerFigures) -> Self {
         Self {
             rests,
             state: Mutex::default(),
+            figures,
         }
+    }
+
+    /// What it counts.
+    pub(crate) fn figures(&self) -> &BreakerFigures {
+        &self.figures
     }
 
     /// Leave to call, unless the server rests.
@@ -80,7 +90,11 @@ impl Breaker {
 
     /// A call that was given up has ended well after all. Answers whether calls were failing at once until now.
     pub(crate) fn mended(&self) -> bool {
-        std::mem::take(&mut *self.state.lock()).rest.is_some()
+        let rested = std::mem::take(&mut *self.state.lock()).rest.is_some();
+        if rested {
+            self.figures.closed();
+        }
+        rested
     }
 }
 
@@ -100,6 +114,7 @@ impl Attempt<'_> {
         if well {
             *state = State::default();
             return if resting.is_some() {
+                self.breaker.figures.closed();
                 Turned::Closed
             } else {
                 Turned::Neither
@@ -110,6 +125,7 @@ impl Attempt<'_> {
             None if state.failures >= FAILURES => {
                 let first = rests.first;
                 state.rest = Some((first, Instant::now() + first));
+                self.breaker.figures.opened();
                 Turned::Open
             }
             // Calls that began before it opened tell nothing new.
@@ -135,13 +151,15 @@ impl Drop for Attempt<'_> {
 mod tests {
     use std::time::Duration;
 
+    use crate::telemetry::BreakerFigures;
+
     use super::{Breaker, FAILURES, Rests, Turned};
 
     const FIRST_REST: Duration = Rests::STORE.first;
     const LONGEST_REST: Duration = Rests::STORE.longest;
 
     fn broken() -> Breaker {
-        let breaker = Breaker::new(Rests::STORE);
+        let breaker = Breaker::new(Rests::STORE, BreakerFigures::default());
         for n in 1..=FAILURES {
             let turned = breaker.enter().expect("closed").ended(false);
             assert_eq!(turned == Turned::Open, n == FAILURES);
@@ -178,7 +196,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_success_in_between_starts_the_count_anew() {
-        let breaker = Breaker::new(Rests::STORE);
+        let breaker = Breaker::new(Rests::STORE, BreakerFigures::default());
         for n in 0..FAILURES * 3 {
             breaker.enter().expect("closed").ended(n % 3 == 0);
         }

@@ -29,6 +29,12 @@ impl Tasks {
         tokio::spawn(self.tracker.track_future(work));
     }
 
+    /// Tasks that run now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Resolves when shutdown begins. Loops select on it and return.
     pub async fn stopping(&self) {
         self.stop.cancelled().await;

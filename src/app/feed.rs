@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::ids::MemoryId;
 use crate::memory::{Memory, PartitionKey};
@@ -28,6 +30,8 @@ pub(super) struct Progress {
     pub(super) applied: AtomicI64,
     /// Something may have changed.
     pub(super) announced: Notify,
+    /// The last look that succeeded.
+    pub(super) looked: Mutex<Option<Instant>>,
 }
 
 pub(super) async fn follow(app: App) {
@@ -38,8 +42,13 @@ pub(super) async fn follow(app: App) {
         behind: false,
     };
     loop {
-        if let Err(error) = follower.step().await {
-            tracing::warn!("change feed: {error}; it is read again from where it stood");
+        let step = follower.step().await;
+        follower.app.metrics.feed_read(step.is_ok());
+        match step {
+            Ok(()) => *follower.app.feed.looked.lock() = Some(Instant::now()),
+            Err(error) => {
+                tracing::warn!("change feed: {error}; it is read again from where it stood");
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

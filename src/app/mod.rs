@@ -3,6 +3,7 @@
 mod engines;
 mod parts;
 mod feed;
+mod figures;
 mod reembed;
 mod retire;
 mod rules;
@@ -37,11 +38,12 @@ use crate::store::shared::redis::Redis;
 use crate::store::shared::redis::announce::listen;
 use crate::store::shared::{Replies, SessionCache};
 use crate::tasks::Tasks;
-use crate::telemetry::Metrics;
+use crate::telemetry::otlp::export;
+use crate::telemetry::{BreakerFigures, Metrics, Traces};
 use crate::tokens::{Counter, Estimator};
 
 use engines::Engines;
-use parts::{Branches, counter, embedding, failed, index, verifier};
+use parts::{Branches, counter, embedding, failed, index, signals, verifier};
 use rules::need_restart;
 pub use rules::{Configuration, Rules};
 
@@ -102,7 +104,9 @@ pub struct Shared {
     /// Bytes of request bodies.
     pub inflight: InFlight,
     /// Metrics.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
+    /// Traced requests, on their way to a collector.
+    pub traces: Traces,
     /// What the console shows.
     pub console: Console,
     /// Background work.
@@ -165,6 +169,8 @@ pub struct Seams {
     pub embedder: Option<Arc<dyn Embedder>>,
     /// Another session cache than the process's own.
     pub sessions: Option<Arc<dyn SessionCache>>,
+    /// What the breakers before the store's connections count, if it has any.
+    pub breaker: Option<BreakerFigures>,
 }
 
 impl std::fmt::Debug for Seams {
@@ -188,6 +194,7 @@ impl Seams {
             cold: None,
             embedder: None,
             sessions: None,
+            breaker: None,
         }
     }
 }
@@ -209,20 +216,21 @@ impl App {
             cold,
             embedder,
             sessions,
+            breaker,
         } = seams;
-        let (tasks, metrics) = (Tasks::new(), Metrics::new());
-        let rules = Rules::new(&config, 0)?;
+        let (tasks, secret) = (Tasks::new(), SessionSecret::new(keys.session.as_bytes()));
+        let signals = signals(&config, &clock, store, breaker)?;
+        let (metrics, store) = (signals.metrics, signals.store);
+        let rules = Rules::new(&config, &metrics, 0)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
-        let embedder = embedder.map_or_else(|| embedding(&config, &client), Ok)?;
+        let embedder = embedding(embedder, &config, &client, &metrics)?;
         let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
-        let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
         let branches = Branches::new(&index, candidates, shared.hot, &config);
-        let counter = counter(&*entropy).map_err(failed)?;
-        let sessions = sessions.or(shared.sessions);
-        let sessions = Sessions::new(&config.session, secret, store.clone(), sessions);
+        let other = sessions.or(shared.sessions);
+        let sessions = Sessions::new(&config.session, secret, store.clone(), other);
         Ok(Self(Arc::new(Shared {
             directives: directives.unwrap_or_else(|| shared.directives.clone()),
             cached_directives: shared.directives,
@@ -230,7 +238,7 @@ impl App {
             cold: cold.unwrap_or(branches.cold),
             near: branches.near,
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
-            counter,
+            counter: counter(&*entropy).map_err(failed)?,
             rules: ArcSwap::from_pointee(rules),
             slots: Slots::new(shared.rates.figures().clone()),
             rates: shared.rates,
@@ -244,6 +252,7 @@ impl App {
             console: Console::new(&config.console, config.env),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
+            traces: signals.traces,
             draining: AtomicBool::new(false),
             configuration: AtomicU8::default(),
             sessions,
@@ -263,6 +272,8 @@ impl App {
     /// Starts the background work: the change feed, the sweeps, the use counts, the vocabularies, vectors that are missing.
     pub fn start(&self) {
         self.tasks.spawn(feed::follow(self.clone()));
+        let (traces, client) = (self.traces.clone(), self.client.clone());
+        self.tasks.spawn(export(traces, client, self.tasks.clone()));
         self.listen();
         self.tasks.spawn(sweep(self.clone()));
         self.tasks.spawn(uses::flush(self.clone()));
@@ -299,7 +310,7 @@ impl App {
     /// # Errors
     /// When the new configuration cannot be used; the old one stays.
     pub fn reload(&self, config: &Config) -> Result<BTreeSet<String>, StartError> {
-        let rules = Rules::new(config, self.rules.load().generation + 1)?;
+        let rules = Rules::new(config, &self.metrics, self.rules.load().generation + 1)?;
         self.rules.store(Arc::new(rules));
         self.rates.figures().replace(&config.rate_limit);
         let left = need_restart(&self.config, config);

@@ -14,9 +14,9 @@ use crate::memory::search::{
 };
 use crate::providers::{Client, HttpKeySet};
 use crate::seams::{Clock, Entropy, EntropyError};
-use crate::store::Store;
+use crate::store::{Counted, Store};
 use crate::tasks::Tasks;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Breaker, BreakerFigures, Metrics, Traces};
 use crate::tokens::Counter;
 
 use super::StartError;
@@ -24,12 +24,50 @@ use super::StartError;
 /// Counts of message texts that are kept.
 const COUNT_CACHE: u64 = 100_000;
 
-pub(super) fn embedding(config: &Config, client: &Client) -> Result<Arc<dyn Embedder>, StartError> {
-    embedder::configured(&config.embedder, client).map_err(StartError)
+/// The embedder that was given, else the configured one.
+pub(super) fn embedding(
+    given: Option<Arc<dyn Embedder>>,
+    config: &Config,
+    client: &Client,
+    metrics: &Metrics,
+) -> Result<Arc<dyn Embedder>, StartError> {
+    let configured = || embedder::configured(&config.embedder, client).map_err(StartError);
+    let embedder = given.map_or_else(configured, Ok)?;
+    if let Some(figures) = embedder.breaker() {
+        metrics.watch(Breaker::Embedder, figures.clone());
+    }
+    Ok(embedder)
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
     StartError(error.to_string())
+}
+
+/// What tells of the service.
+pub(super) struct Signals {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) traces: Traces,
+    /// The store, which counts what is asked of it.
+    pub(super) store: Arc<dyn Store>,
+}
+
+/// The metrics, the traces on their way to a collector, and the store as one that counts. `breaker` is what those before its connections count.
+pub(super) fn signals(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    breaker: Option<BreakerFigures>,
+) -> Result<Signals, StartError> {
+    let metrics = Arc::new(Metrics::new());
+    if let Some(figures) = breaker {
+        metrics.watch(Breaker::Postgres, figures);
+    }
+    let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone());
+    Ok(Signals {
+        store: Arc::new(Counted::new(store, metrics.store.clone())),
+        traces: traces.map_err(failed)?,
+        metrics,
+    })
 }
 
 /// An index that does not know yet which partitions have all their vectors.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::policy::Policy;
 use crate::providers::Registry;
+use crate::telemetry::Metrics;
 
 use super::StartError;
 
@@ -82,10 +83,15 @@ impl Rules {
     ///
     /// # Errors
     /// When a rule or a provider cannot be used; the text names its key.
-    pub(super) fn new(config: &Config, generation: u64) -> Result<Self, StartError> {
+    pub(super) fn new(
+        config: &Config,
+        metrics: &Metrics,
+        generation: u64,
+    ) -> Result<Self, StartError> {
         Ok(Self {
             policy: Policy::new(config).map_err(|e| StartError(e.to_string()))?,
-            registry: Registry::new(config).map_err(|e| StartError(e.to_string()))?,
+            registry: Registry::counted(config, &metrics.calls)
+                .map_err(|e| StartError(e.to_string()))?,
             platform_policy: config.context.platform_policy.clone(),
             directive_tokens: config.context.directive_tokens,
             generation,

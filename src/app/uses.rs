@@ -45,6 +45,11 @@ impl Uses {
         noted.extend(ids.take(room));
     }
 
+    /// Uses that wait.
+    pub fn depth(&self) -> usize {
+        self.noted.lock().len()
+    }
+
     /// Writes and counts what was noted.
     pub async fn write(&self) {
         let noted = std::mem::take(&mut *self.noted.lock());

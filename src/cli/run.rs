@@ -220,6 +220,7 @@ impl Opened {
         let mut seams = Seams::over(self.store.clone(), self.keys.clone());
         if let Engine::Shared(store) = &self.engine {
             seams.candidates = Some(store.clone());
+            seams.breaker = Some(store.breaker().clone());
         }
         seams
     }

@@ -23,6 +23,22 @@ const SHORT: &[(&str, &str, Form)] = &[
     ("REDIS_URL", "redis.urls", Form::Plain),
     ("IBEX_LOG_LEVEL", "log.level", Form::Plain),
     (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "telemetry.endpoint",
+        Form::Plain,
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "telemetry.headers",
+        Form::Plain,
+    ),
+    ("OTEL_SERVICE_NAME", "telemetry.service_name", Form::Plain),
+    (
+        "OTEL_TRACES_SAMPLER_ARG",
+        "telemetry.sample_ratio",
+        Form::Plain,
+    ),
+    (
         "IBEX_CONTEXT_DEADLINE_MS",
         "context.deadline_ms",
         Form::Plain,

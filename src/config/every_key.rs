@@ -12,7 +12,7 @@ use super::{
     EmbedderConfig, Environment, IssuerConfig, KeyConfig, KeysConfig, LimitOverride, LogConfig,
     MemoryConfig, ModelConfig, PolicyConfig, PostgresConfig, ProviderConfig, RateLimitConfig,
     RecallPlace, RedisConfig, RuleConfig, ServerConfig, SessionConfig, StoreConfig, SystemRole,
-    UpstreamConfig,
+    TelemetryConfig, UpstreamConfig,
 };
 
 /// Stands for every name in a section whose keys the operator chooses (`[providers.NAME]`).
@@ -23,6 +23,12 @@ pub(super) fn every_key() -> Config {
         env: Environment::default(),
         server: ServerConfig::default(),
         log: LogConfig::default(),
+        telemetry: TelemetryConfig {
+            endpoint: some_text(),
+            headers: some_text(),
+            headers_file: Some("headers".into()),
+            ..TelemetryConfig::default()
+        },
         store: StoreConfig::default(),
         postgres: PostgresConfig {
             url: some_text(),

@@ -34,6 +34,7 @@ mod server;
 mod session;
 mod shared;
 mod store;
+mod telemetry;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,7 @@ pub use server::{LogConfig, LogFormat, ServerConfig};
 pub use session::SessionConfig;
 pub use shared::{PostgresConfig, RedisConfig, RedisMode, SearchIn};
 pub use store::{KeysConfig, StoreConfig};
+pub use telemetry::{TelemetryConfig, TraceProtocol};
 
 /// OpenAI's own base URL.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -84,6 +86,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Log output.
     pub log: LogConfig,
+    /// Traces.
+    pub telemetry: TelemetryConfig,
     /// The durable store.
     pub store: StoreConfig,
     /// PostgreSQL as the durable store.

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::fault::Fault;
 use super::{
     Config, ContextConfig, EmbedderConfig, KeyConfig, Layout, PostgresConfig, RedisConfig,
+    TelemetryConfig,
 };
 
 /// Time kept for ranking, packing and formatting when `context.timeout_ms` follows `context.deadline_ms`, in milliseconds.
@@ -25,6 +26,7 @@ pub(super) fn resolve(config: &mut Config, is_set: &dyn Fn(&str) -> bool) -> Vec
     faults.extend(read_embedder_key(&mut config.embedder));
     faults.extend(read_postgres_url(&mut config.postgres));
     faults.extend(read_redis_urls(&mut config.redis));
+    faults.extend(read_headers(&mut config.telemetry));
     faults
 }
 
@@ -114,6 +116,21 @@ fn read_redis_urls(redis: &mut RedisConfig) -> Option<Fault> {
         Ok(text) => {
             redis.urls = text.split_whitespace().map(str::to_owned).collect();
             redis.urls_file = None;
+            None
+        }
+        Err(fault) => Some(fault),
+    }
+}
+
+/// The same for the headers of the collector, which hold its key.
+fn read_headers(telemetry: &mut TelemetryConfig) -> Option<Fault> {
+    if telemetry.headers.is_some() {
+        return None;
+    }
+    match read(telemetry.headers_file.as_ref()?, "telemetry.headers_file") {
+        Ok(text) => {
+            telemetry.headers = Some(text);
+            telemetry.headers_file = None;
             None
         }
         Err(fault) => Some(fault),

@@ -122,6 +122,7 @@ fn every_commented_key_of_the_example_has_a_valid_value() {
     assert_eq!(
         keys,
         [
+            "telemetry.headers_file",
             "postgres.url_file",
             "redis.urls_file",
             "auth.issuers[0].jwks_url",
@@ -573,4 +574,35 @@ fn faults_sort_by_place() {
     let message = refused("[log]\nlevl = 1\n[memory]\nmax = 1\n");
     let first = message.lines().nth(1).unwrap();
     assert!(first.contains("log.levl"), "{message}");
+}
+
+#[test]
+fn the_collector_is_named_as_everywhere_else() {
+    let env = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=sk-collector"),
+        ("OTEL_SERVICE_NAME", "ferry"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+    ];
+    let telemetry = load_text("", &env).unwrap().config.telemetry;
+    assert_eq!(telemetry.endpoint.as_deref(), Some(env[0].1));
+    assert_eq!(telemetry.headers.as_deref(), Some(env[1].1));
+    assert_eq!(telemetry.service_name, "ferry");
+    assert!((telemetry.sample_ratio - 0.25).abs() < f64::EPSILON);
+    assert!(!format!("{telemetry:?}").contains("sk-collector"));
+    let own = [env[2], ("IBEX_TELEMETRY__SERVICE_NAME", "own")];
+    let own = load_text("", &own).unwrap().config.telemetry;
+    assert_eq!(own.service_name, "own", "our own name wins");
+}
+
+#[test]
+fn the_collectors_headers_may_lie_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("headers");
+    std::fs::write(&file, "api-key=sk-collector\n").unwrap();
+    let text = |file: &Path| format!("[telemetry]\nheaders_file = '{}'\n", file.display());
+    let telemetry = load_text(&text(&file), &[]).unwrap().config.telemetry;
+    assert_eq!(telemetry.headers.as_deref(), Some("api-key=sk-collector"));
+    let message = refused(&text(&folder.path().join("none")));
+    assert_fault(&message, &["telemetry.headers_file", "cannot be read"]);
 }

@@ -12,4 +12,4 @@ pub use chat::ChatRequest;
 pub use edits::RewrittenBody;
 pub use passthrough::Passthrough;
 pub use sse::TapReport;
-pub use tap::Tap;
+pub use tap::{Tap, is_model_name, named_model};

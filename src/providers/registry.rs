@@ -11,6 +11,7 @@ use crate::session::Lane;
 
 use super::catalogue::ModelProfile;
 use super::endpoint::Endpoint;
+use crate::telemetry::{CallFigures, CallMetrics};
 
 /// A provider or model entry that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +107,8 @@ pub struct Route {
     pub profile: ModelProfile,
     /// Provider and model as they are called: what frozen state belongs to.
     pub lane: Lane,
+    /// What calls of this route are counted in.
+    pub figures: Arc<CallFigures>,
 }
 
 #[derive(Debug)]
@@ -114,13 +117,14 @@ struct Entry {
     config: ModelConfig,
     provider: Option<Arc<Provider>>,
     upstream_model: Option<Arc<str>>,
+    figures: Option<Arc<CallFigures>>,
 }
 
 /// Every provider and model entry.
 #[derive(Debug)]
 pub struct Registry {
     entries: Vec<Entry>,
-    default: Option<Arc<Provider>>,
+    default: Option<(Arc<Provider>, Arc<CallFigures>)>,
     default_window: u32,
 }
 
@@ -130,6 +134,14 @@ impl Registry {
     /// # Errors
     /// When an entry cannot be used; the error names its key.
     pub fn new(config: &Config) -> Result<Self, InvalidProvider> {
+        Self::counted(config, &CallMetrics::default())
+    }
+
+    /// The same, whose calls are counted in `metrics`.
+    ///
+    /// # Errors
+    /// When an entry cannot be used; the error names its key.
+    pub fn counted(config: &Config, metrics: &CallMetrics) -> Result<Self, InvalidProvider> {
         let providers: Vec<(bool, Arc<Provider>)> = config
             .providers
             .iter()
@@ -164,13 +176,20 @@ impl Registry {
                     None => None,
                 };
             let upstream_model = model.upstream_model.as_deref().map(Arc::from);
+            let served = provider.as_ref().or(default.as_ref());
+            let figures = served.map(|p| Arc::new(metrics.route(p.name(), Some(&model.pattern))));
             entries.push(Entry {
                 pattern,
                 config: model.clone(),
                 provider,
                 upstream_model,
+                figures,
             });
         }
+        let default = default.map(|provider| {
+            let figures = Arc::new(metrics.route(provider.name(), None));
+            (provider, figures)
+        });
         Ok(Self {
             entries,
             default,
@@ -182,13 +201,14 @@ impl Registry {
     #[must_use]
     pub fn route(&self, model: &str) -> Option<Route> {
         let entry = self.entry(model);
-        let provider = entry
-            .and_then(|e| e.provider.as_ref())
-            .or(self.default.as_ref())?;
+        let (default, other) = self.default.as_ref().map(|(p, f)| (p, f)).unzip();
+        let provider = entry.and_then(|e| e.provider.as_ref()).or(default)?;
+        let figures = entry.and_then(|e| e.figures.as_ref()).or(other)?;
         let upstream_model = entry.and_then(|e| e.upstream_model.clone());
         Some(Route {
             lane: Lane::new(provider.name(), upstream_model.as_deref().unwrap_or(model)),
             provider: Arc::clone(provider),
+            figures: Arc::clone(figures),
             upstream_model,
             profile: ModelProfile::of(model, entry.map(|e| &e.config), self.default_window),
         })
@@ -208,6 +228,12 @@ impl Registry {
     /// The provider for requests that name no model.
     #[must_use]
     pub fn default_provider(&self) -> Option<&Arc<Provider>> {
-        self.default.as_ref()
+        self.default.as_ref().map(|(provider, _)| provider)
+    }
+
+    /// The provider for requests that name no model, and what its calls are counted in.
+    #[must_use]
+    pub fn default_call(&self) -> Option<(Arc<Provider>, Arc<CallFigures>)> {
+        self.default.clone()
     }
 }

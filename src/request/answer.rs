@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::console::Noted;
@@ -11,11 +12,12 @@ use crate::limits::SlotHeld;
 use crate::memory::capture::Turn;
 use crate::openai::sse::ContentCoding;
 use crate::openai::sse::Usage;
-use crate::openai::{Tap, TapReport};
+use crate::openai::{Tap, TapReport, named_model};
 use crate::session::record::TurnEnd;
 use crate::store::shared::Reply;
-use crate::telemetry::{Direction, RequestMeta, StreamEnd, Trail};
+use crate::telemetry::{Direction, Ended, RequestEnd, RequestMeta, StreamEnd, Trail};
 
+use super::Stage;
 use super::context::{Attached, Checkpoint, Estimate, learnt_under};
 use super::handoff::{Answer, AnswerBody, end_to_end};
 use super::idempotency::{self, Claim, Copied, Copy};
@@ -30,7 +32,7 @@ pub struct Told<'a> {
     /// Identifiers.
     pub meta: &'a RequestMeta,
     /// Stages and times.
-    pub trail: &'a Trail,
+    pub trail: &'a mut Trail,
     /// Rate figures and the stream's slot.
     pub counted: CountedTokens,
     /// The request.
@@ -61,8 +63,6 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
         claim,
         noted,
     } = told;
-    let stream = valid.chat.stream();
-    let provider = valid.route.provider.name().to_owned();
     let lane = &valid.route.lane;
     // What pictures and files cost is no matter of the words beside them.
     let telling = valid.chat.messages().iter().all(|m| m.media_parts() == 0);
@@ -74,28 +74,27 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     valid.release();
     let slot = counted.take_slot();
     let capture = capture.filter(|_| answer.head.status.is_success());
+    let timing = trail.server_timing();
     let mut response = relayed(
         app,
         answer,
         Closing {
-            app: app.clone(),
-            request: meta.clone(),
-            provider,
             slot,
-            stream,
             capture,
             checkpoint: attached.checkpoint().cloned(),
             estimate: model.zip(attached.estimate()),
             claim: claim.map(Pending::new),
             noted,
+            ..Closing::of(app, meta)
         },
+        trail,
     );
     let status = response.status();
     let headers = response.headers_mut();
     counted.write(status, headers);
     attached.write(headers);
     put(headers, "x-ibex-session-id", resolved.session.as_str());
-    put(headers, "server-timing", &trail.server_timing());
+    put(headers, "server-timing", &timing);
     response
 }
 
@@ -117,30 +116,22 @@ pub fn other(app: &App, answer: Answer, told: Other<'_>) -> Response {
         meta,
         trail,
         mut counted,
-        provider,
-        stream,
     } = told;
     let slot = counted.take_slot();
+    let timing = trail.server_timing();
     let mut response = relayed(
         app,
         answer,
         Closing {
-            app: app.clone(),
-            request: meta.clone(),
-            provider,
             slot,
-            stream,
-            capture: None,
-            checkpoint: None,
-            estimate: None,
-            claim: None,
-            noted: None,
+            ..Closing::of(app, meta)
         },
+        trail,
     );
     let status = response.status();
     let headers = response.headers_mut();
     counted.write(status, headers);
-    put(headers, "server-timing", &trail.server_timing());
+    put(headers, "server-timing", &timing);
     response
 }
 
@@ -150,19 +141,15 @@ pub struct Other<'a> {
     /// Identifiers.
     pub meta: &'a RequestMeta,
     /// Stages and times.
-    pub trail: &'a Trail,
+    pub trail: &'a mut Trail,
     /// Rate figures and the stream's slot.
     pub counted: CountedTokens,
-    /// Who answered.
-    pub provider: String,
-    /// Whether events were asked for.
-    pub stream: bool,
 }
 
 /// The provider's `X-Request-ID`.
 const UPSTREAM_REQUEST_ID: HeaderName = HeaderName::from_static("x-ibex-upstream-request-id");
 
-fn relayed(app: &App, answer: Answer, mut closing: Closing) -> Response {
+fn relayed(app: &App, answer: Answer, mut closing: Closing, trail: &mut Trail) -> Response {
     let Answer { mut head, body } = answer;
     end_to_end(&mut head.headers);
     // Our own identifier takes this name; a support ticket needs the provider's.
@@ -205,7 +192,9 @@ fn relayed(app: &App, answer: Answer, mut closing: Closing) -> Response {
             if tellable {
                 head.headers.remove(header::CONTENT_LENGTH);
             }
-            app.metrics.answers_open.inc();
+            app.metrics.relaying();
+            closing.status = head.status;
+            closing.trail = trail.hand_over();
             Response::from_parts(
                 head,
                 into_body(Relay::new(incoming, tellable, tap, patience, closing)),
@@ -260,10 +249,13 @@ impl Pending {
 /// What happens when the answer ends: the slot is given back, usage is counted, one line is logged.
 struct Closing {
     app: App,
-    request: RequestMeta,
-    provider: String,
+    meta: RequestMeta,
+    trail: Trail,
+    status: StatusCode,
+    first_chunk: Option<Instant>,
+    /// The model as the answer names it, where the request is traced.
+    model: Option<String>,
     slot: Option<SlotHeld>,
-    stream: bool,
     capture: Option<Box<Turn>>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<(String, Estimate)>,
@@ -272,6 +264,40 @@ struct Closing {
 }
 
 impl Closing {
+    /// What every answer has; the rest is put in where there is any.
+    fn of(app: &App, meta: &RequestMeta) -> Self {
+        Self {
+            app: app.clone(),
+            meta: meta.clone(),
+            trail: Trail::default(),
+            status: StatusCode::OK,
+            first_chunk: None,
+            model: None,
+            slot: None,
+            capture: None,
+            checkpoint: None,
+            estimate: None,
+            claim: None,
+            noted: None,
+        }
+    }
+
+    /// Counts what the provider's answer came to.
+    fn count(&self, at: Instant, usage: Usage) {
+        let handoff = self.trail.began(Stage::Handoff);
+        let (Some(call), Some(handoff)) = (&self.trail.call, handoff) else {
+            return;
+        };
+        let figures = &call.figures;
+        figures.tokens(Direction::Input, usage.prompt_tokens);
+        figures.tokens(Direction::Cached, usage.cached_tokens);
+        figures.tokens(Direction::Output, usage.completion_tokens);
+        figures.ended(at.duration_since(handoff), &self.meta.trace);
+        if let Some(first) = self.first_chunk {
+            figures.first_chunk(first.duration_since(handoff));
+        }
+    }
+
     /// Holds what was counted against what the provider reports.
     fn learn(&self, usage: Usage) {
         let Some((model, counted)) = &self.estimate else {
@@ -293,7 +319,7 @@ impl Closing {
             cached_tokens: usage.cached_tokens,
             completion_tokens: usage.completion_tokens,
             ms,
-            stream: self.stream,
+            stream: self.trail.call.as_ref().is_some_and(|call| call.stream),
             complete: end == StreamEnd::Complete,
             at: self.app.clock.now(),
         };
@@ -302,18 +328,24 @@ impl Closing {
 }
 
 impl Ending for Closing {
+    fn began(&mut self, at: Instant, first: &[u8]) {
+        self.first_chunk = Some(at);
+        if self.meta.trace.is_sampled() {
+            self.model = named_model(first);
+        }
+    }
+
     fn ended(&mut self, end: StreamEnd, report: TapReport) {
         self.slot = None;
         let metrics = &self.app.metrics;
-        metrics.answers_open.dec();
         metrics.ended(end);
         if report.lost {
             metrics.tap_lost();
         }
+        let at = Instant::now();
         let usage = report.usage.unwrap_or_default();
-        metrics.tokens(Direction::Input, usage.prompt_tokens);
-        metrics.tokens(Direction::Output, usage.completion_tokens);
-        let took = self.request.started.elapsed();
+        self.count(at, usage);
+        let took = at.duration_since(self.meta.started);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let noted = self.noted.take();
         self.app.console.ended(end, usage, took, noted);
@@ -329,17 +361,16 @@ impl Ending for Closing {
         {
             self.app.capture.offer(&self.app, *turn);
         }
-        tracing::info!(
-            request_id = self.request.id.as_str(),
-            trace_id = &*self.request.trace,
-            provider = self.provider,
-            stream = self.stream,
-            outcome = end.as_str(),
-            prompt_tokens = usage.prompt_tokens,
-            cached_tokens = usage.cached_tokens,
-            completion_tokens = usage.completion_tokens,
-            ms,
-            "answer relayed"
-        );
+        let ended = Ended {
+            meta: self.meta.clone(),
+            trail: std::mem::take(&mut self.trail),
+            status: self.status.as_u16(),
+            end: RequestEnd::Relayed(end),
+            usage: report.usage,
+            first_chunk: self.first_chunk,
+            model: self.model.take(),
+            at,
+        };
+        ended.tell(&self.app.metrics, &self.app.traces);
     }
 }

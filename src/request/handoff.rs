@@ -14,19 +14,23 @@ use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::openai::RewrittenBody;
 use crate::providers::Provider;
+use crate::telemetry::metrics::Call as Counted;
+use crate::telemetry::trace::Trace;
+use crate::telemetry::{CallFacts, CallFigures, RequestMeta};
 
 use super::relay::HOP_BY_HOP;
 
 /// The client's headers that a provider may see. Everything else stays here: credentials, cookies, `X-IBEX-*`, whatever is not listed.
-const PASSED_ON: [HeaderName; 7] = [
+const PASSED_ON: [HeaderName; 5] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
     header::CONTENT_TYPE,
     header::USER_AGENT,
     HeaderName::from_static("openai-beta"),
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
 ];
+
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// An error body larger than this is not held back to be checked.
 const ERROR_BYTES: usize = 1 << 20;
@@ -113,26 +117,71 @@ impl From<HandoffError> for ApiError {
     }
 }
 
+/// Whom to call, and what for.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The provider and the call's figures.
+    pub facts: &'a CallFacts,
+    /// The request's place in its trace.
+    pub trace: Trace,
+    /// The client's headers.
+    pub headers: &'a HeaderMap,
+}
+
+impl<'a> Call<'a> {
+    /// The call of a request.
+    #[must_use]
+    pub fn new(facts: &'a CallFacts, meta: &RequestMeta, headers: &'a HeaderMap) -> Self {
+        Self {
+            facts,
+            trace: meta.trace,
+            headers,
+        }
+    }
+}
+
+/// Counts a call however it ends: one that is dropped was given up by its client.
+struct Counting<'a> {
+    figures: &'a CallFigures,
+    trace: Trace,
+    began: Instant,
+    result: &'static str,
+    status: Option<StatusCode>,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        let counted = Counted {
+            result: self.result,
+            status: self.status.map(|status| status.as_u16()),
+            took: self.began.elapsed(),
+        };
+        self.figures.called(&counted, &self.trace);
+    }
+}
+
 /// Sends the request and waits for the answer's head.
 ///
 /// # Errors
 /// When there is no answer that may be relayed. Dropping the future cancels the call.
-pub async fn send(
-    app: &App,
-    provider: &Provider,
-    headers: &HeaderMap,
-    outgoing: Outgoing,
-) -> Result<Answer, HandoffError> {
-    let began = Instant::now();
-    let result = attempt(app, provider, headers, outgoing).await;
+pub async fn send(app: &App, call: Call<'_>, outgoing: Outgoing) -> Result<Answer, HandoffError> {
+    let provider = &*call.facts.provider;
+    let mut counting = Counting {
+        figures: &call.facts.figures,
+        trace: call.trace,
+        began: Instant::now(),
+        result: "client_gone",
+        status: None,
+    };
+    let result = attempt(app, call, outgoing, &mut counting.status).await;
     let label = match &result {
         Ok(answer) if answer.head.status.is_success() => "ok",
         Ok(_) => "error_status",
         Err(error) => error.label(),
     };
-    let took = began.elapsed();
-    app.metrics.provider(label, took.as_secs_f64());
-    app.console.provider(label == "ok", took);
+    counting.result = label;
+    app.console
+        .provider(label == "ok", counting.began.elapsed());
     if let Err(error) = &result {
         tracing::warn!(
             provider = provider.name(),
@@ -145,12 +194,12 @@ pub async fn send(
 
 async fn attempt(
     app: &App,
-    provider: &Provider,
-    headers: &HeaderMap,
+    call: Call<'_>,
     outgoing: Outgoing,
+    seen: &mut Option<StatusCode>,
 ) -> Result<Answer, HandoffError> {
     let stream = outgoing.stream;
-    let request = build(provider, headers, outgoing)?;
+    let request = build(call, outgoing)?;
     let first_byte = Duration::from_millis(app.config.upstream.first_byte_timeout_ms);
     let response = match tokio::time::timeout(first_byte, app.client.request(request)).await {
         Ok(Ok(response)) => response,
@@ -161,6 +210,7 @@ async fn attempt(
         Err(_) => return Err(HandoffError::Timeout),
     };
     let (mut head, body) = response.into_parts();
+    *seen = Some(head.status);
     match head.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(HandoffError::KeyRefused),
         status if status.is_success() => {
@@ -180,11 +230,9 @@ async fn attempt(
     }
 }
 
-fn build(
-    provider: &Provider,
-    headers: &HeaderMap,
-    outgoing: Outgoing,
-) -> Result<Request<RewrittenBody>, HandoffError> {
+fn build(call: Call<'_>, outgoing: Outgoing) -> Result<Request<RewrittenBody>, HandoffError> {
+    let provider: &Provider = &call.facts.provider;
+    let headers = call.headers;
     let length = outgoing.body.remaining();
     let with_body = outgoing.method == Method::POST;
     let mut request = Request::builder()
@@ -198,6 +246,7 @@ fn build(
             out.insert(name.clone(), value.clone());
         }
     }
+    put_trace(out, call);
     if with_body {
         out.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         out.entry(header::CONTENT_TYPE)
@@ -207,6 +256,23 @@ fn build(
         out.insert(name.clone(), value.clone());
     }
     Ok(request)
+}
+
+/// Passes the trace on. Where this call is recorded, its own span is the parent; else the caller's stays, as this hop is in no trace. What is
+/// not well formed goes no further, and neither does the state that came with it.
+fn put_trace(out: &mut HeaderMap, call: Call<'_>) {
+    if let Some(parent) = call.trace.outgoing() {
+        out.insert(TRACE_PARENT, parent);
+    } else if let Some(parent) = call.headers.get(&TRACE_PARENT)
+        && call.trace.was_given()
+    {
+        out.insert(TRACE_PARENT, parent.clone());
+    }
+    if call.trace.was_given() {
+        for state in call.headers.get_all(&TRACE_STATE) {
+            out.append(TRACE_STATE, state.clone());
+        }
+    }
 }
 
 /// A connect timeout hides inside the client's error.

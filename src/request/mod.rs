@@ -28,7 +28,7 @@ use http::request::Parts;
 use crate::app::App;
 use crate::auth::Permissions;
 use crate::error::ApiError;
-use crate::telemetry::{RequestMeta, Trail};
+use crate::telemetry::{CallFacts, RequestMeta, Trail};
 
 use idempotency::Standing;
 
@@ -58,13 +58,14 @@ pub async fn handle(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
+    let counted = rate_limit::requests(app, bound.principal()).await?;
     trail.carry(counted.told(app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
-    let counted =
-        rate_limit::tokens(&app.rates, &app.slots, counted, context::ask(app, &valid)).await?;
+    let facts = CallFacts::of(&valid.route, valid.chat.stream());
+    trail.call = Some(facts.clone());
+    let counted = rate_limit::tokens(app, counted, context::ask(app, &valid)).await?;
     trail.enter(Stage::Resolve);
     let resolved = resolution::resolve(app, bound.principal(), &valid.chat, headers);
     trail.carry(resolved.told());
@@ -78,7 +79,9 @@ pub async fn handle(
     let capture = capture::turn(app, bound.principal(), headers, (&valid, &resolved));
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
-    let call = handoff::send(app, &valid.route.provider, headers, outgoing);
+    trail.context = Some(attached.facts());
+    let call = handoff::Call::new(&facts, meta, headers);
+    let call = handoff::send(app, call, outgoing);
     trail.carry(attached.headers().iter().cloned());
     attached.count(app);
     let answered = call.await;
@@ -140,7 +143,7 @@ pub async fn gates(
     trail.enter(Stage::PolicySnapshot);
     let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
-    let counted = rate_limit::requests(&app.rates, bound.principal(), app.clock.now()).await?;
+    let counted = rate_limit::requests(app, bound.principal()).await?;
     trail.carry(counted.told(app.clock.now()));
     Ok(Gated {
         bound,

@@ -26,7 +26,7 @@ pub(super) fn request(
     let level = plan.as_ref().map(|plan| plan.level);
     let mut noted = app.console.note((status, level), || About {
         request: meta.id.clone(),
-        trace: meta.trace.clone(),
+        trace: meta.trace.id().hex().as_str().into(),
         at: app.clock.now(),
         scope: who.scope().clone(),
         session: resolved.session.clone(),

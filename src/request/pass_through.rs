@@ -11,9 +11,9 @@ use crate::error::{ApiError, Code};
 use crate::openai::edits::Edits;
 use crate::openai::{Passthrough, RewrittenBody};
 use crate::providers::Provider;
-use crate::telemetry::{RequestMeta, Trail};
+use crate::telemetry::{CallFacts, RequestMeta, Trail};
 
-use super::handoff::{self, Outgoing};
+use super::handoff::{self, Call, Outgoing};
 use super::{Stage, answer, gates, rate_limit, read};
 
 /// Forwards a POST of `operation` (such as `/embeddings`).
@@ -44,16 +44,18 @@ pub async fn post(
         stream: valid.seen.stream(),
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask).await?;
+    let counted = rate_limit::tokens(app, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
-    let provider = valid.route.provider.clone();
+    let facts = CallFacts::of(&valid.route, ask.stream);
+    trail.call = Some(facts.clone());
     let outgoing = Outgoing {
         method: Method::POST,
-        uri: join(&provider, operation)?,
+        uri: join(&facts.provider, operation)?,
         body: rewritten(&valid),
         stream: ask.stream,
     };
-    let answered = handoff::send(app, &provider, &head.headers, outgoing).await?;
+    let call = Call::new(&facts, meta, &head.headers);
+    let answered = handoff::send(app, call, outgoing).await?;
     valid.release();
     trail.enter(Stage::Relay);
     Ok(answer::other(
@@ -63,8 +65,6 @@ pub async fn post(
             meta,
             trail,
             counted,
-            provider: provider.name().to_owned(),
-            stream: ask.stream,
         },
     ))
 }
@@ -83,18 +83,25 @@ pub async fn get(
     let gated = gates(app, head, Body::empty(), Permissions::SESSION_CREATE, trail).await?;
     trail.enter(Stage::Validate);
     let registry = gated.admitted.registry();
-    let provider = match operation {
-        Operation::Models => registry.default_provider().cloned(),
+    let facts = match operation {
+        Operation::Models => registry
+            .default_call()
+            .map(|(provider, figures)| CallFacts {
+                provider,
+                lane: None,
+                figures,
+                stream: false,
+            }),
         // A path that climbs would reach another operation of the provider.
         Operation::Model(id) if id.split('/').any(|part| matches!(part, "" | "." | "..")) => {
             return Err(ApiError::new(Code::NotFound, "no such model").param("model"));
         }
         Operation::Model(id) => {
             gated.admitted.model(gated.bound.principal(), id)?;
-            registry.route(id).map(|r| r.provider)
+            registry.route(id).map(|route| CallFacts::of(&route, false))
         }
     };
-    let provider = provider
+    let facts = facts
         .ok_or_else(|| ApiError::new(Code::ProviderNotConfigured, "no provider is configured"))?;
     trail.enter(Stage::TokenRate);
     let ask = rate_limit::Ask {
@@ -102,16 +109,18 @@ pub async fn get(
         stream: false,
         now: app.clock.now(),
     };
-    let counted = rate_limit::tokens(&app.rates, &app.slots, gated.counted, ask).await?;
+    let counted = rate_limit::tokens(app, gated.counted, ask).await?;
     trail.enter(Stage::Handoff);
-    let uri = join(&provider, &operation.path())?;
+    let uri = join(&facts.provider, &operation.path())?;
+    trail.call = Some(facts.clone());
     let outgoing = Outgoing {
         method: Method::GET,
         uri,
         body: RewrittenBody::new(Vec::new()),
         stream: false,
     };
-    let answered = handoff::send(app, &provider, &head.headers, outgoing).await?;
+    let call = Call::new(&facts, meta, &head.headers);
+    let answered = handoff::send(app, call, outgoing).await?;
     trail.enter(Stage::Relay);
     Ok(answer::other(
         app,
@@ -120,8 +129,6 @@ pub async fn get(
             meta,
             trail,
             counted,
-            provider: provider.name().to_owned(),
-            stream: false,
         },
     ))
 }

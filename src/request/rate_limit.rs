@@ -2,9 +2,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use crate::app::App;
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
-use crate::limits::{Limited, RateHeaders, Rates, Refusal, SlotHeld, Slots, Subject, Taken};
+use crate::limits::{Limited, RateHeaders, Refusal, SlotHeld, Subject, Taken};
 
 /// Proof that the request itself was counted.
 #[derive(Debug)]
@@ -41,9 +42,13 @@ pub enum RateLimitError {
 }
 
 impl RateLimitError {
-    fn new(refusal: Refusal, now: jiff::Timestamp) -> Self {
+    /// The refusal at this time of day, counted.
+    fn counted(app: &App, refusal: Refusal, now: jiff::Timestamp) -> Self {
         match refusal {
-            Refusal::Limited(limited) => Self::Reached(limited, now),
+            Refusal::Limited(limited) => {
+                app.metrics.rate_limited(&limited);
+                Self::Reached(limited, now)
+            }
             Refusal::Unavailable => Self::Unavailable,
         }
     }
@@ -90,16 +95,11 @@ impl From<RateLimitError> for ApiError {
 ///
 /// # Errors
 /// When a level is over its rate, or the shared rates cannot be asked.
-pub async fn requests(
-    rates: &Rates,
-    principal: &Principal,
-    now: jiff::Timestamp,
-) -> Result<CountedRequest, RateLimitError> {
+pub async fn requests(app: &App, principal: &Principal) -> Result<CountedRequest, RateLimitError> {
     let subject = Subject::of(principal);
-    let headers = rates
-        .request(&subject)
-        .await
-        .map_err(|refusal| RateLimitError::new(refusal, now))?;
+    let now = app.clock.now();
+    let headers = app.rates.request(&subject).await;
+    let headers = headers.map_err(|refusal| RateLimitError::counted(app, refusal, now))?;
     Ok(CountedRequest { subject, headers })
 }
 
@@ -108,19 +108,20 @@ pub async fn requests(
 /// # Errors
 /// When a level is over its rate or has no free slot, or the shared rates cannot be asked.
 pub async fn tokens(
-    rates: &Rates,
-    slots: &Slots,
+    app: &App,
     counted: CountedRequest,
     ask: Ask,
 ) -> Result<CountedTokens, RateLimitError> {
     let CountedRequest { subject, headers } = counted;
+    let (rates, slots) = (&app.rates, &app.slots);
     let taken = rates.take(slots, &subject, ask.tokens, ask.stream).await;
     let again = headers.again();
     let Taken {
         tokens,
         slot,
         local,
-    } = taken.map_err(|refusal| RateLimitError::new(refusal.not_before(again), ask.now))?;
+    } = taken
+        .map_err(|refusal| RateLimitError::counted(app, refusal.not_before(again), ask.now))?;
     Ok(CountedTokens {
         headers: headers.requests(ask.now),
         tokens,

@@ -1,25 +1,24 @@
 //! The provider's surface: chat, and the operations that pass through.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
+use parking_lot::Mutex;
 
 use super::json::Segment;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
+use crate::request;
 use crate::request::pass_through::{self, Operation};
-use crate::request::{self, Stage};
-use crate::telemetry::{RequestMeta, Trail, Who};
+use crate::telemetry::{RequestMeta, Trail};
 
-/// What the log line of a request tells besides its identifiers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Logged {
-    pub(super) who: Option<Who>,
-    pub(super) stage: Option<Stage>,
-    pub(super) code: Option<Code>,
-}
+/// What a handler behind the router tells of its request, for the line that is written around it.
+#[derive(Debug, Clone)]
+pub(super) struct Told(pub(super) Arc<Mutex<Trail>>);
 
 /// Takes a request apart; the identifiers were put there by the outermost layer.
 pub(super) fn apart(request: Request) -> (Parts, Body) {
@@ -27,9 +26,9 @@ pub(super) fn apart(request: Request) -> (Parts, Body) {
 }
 
 /// Turns a path's result into a response and counts a refusal under its stage.
-pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiError>) -> Response {
-    let code = result.as_ref().err().map(|error| error.code);
-    let mut response = result.unwrap_or_else(|mut error| {
+fn settled(app: &App, trail: &mut Trail, result: Result<Response, ApiError>) -> Response {
+    result.unwrap_or_else(|mut error| {
+        trail.code = Some(error.code);
         app.metrics.refused(trail.current(), error.code);
         for (name, value) in trail.carried() {
             if !error.headers.iter().any(|(given, _)| given == name) {
@@ -37,23 +36,31 @@ pub(super) fn conclude(app: &App, trail: &Trail, result: Result<Response, ApiErr
             }
         }
         error.into_response()
-    });
-    if tracing::enabled!(tracing::Level::INFO) {
-        response.extensions_mut().insert(Logged {
-            who: trail.who(),
-            stage: trail.current(),
-            code,
-        });
-    }
+    })
+}
+
+/// The same for a handler behind the router.
+pub(super) fn conclude(
+    app: &App,
+    mut trail: Trail,
+    result: Result<Response, ApiError>,
+) -> Response {
+    let mut response = settled(app, &mut trail, result);
+    let told = Told(Arc::new(Mutex::new(trail)));
+    response.extensions_mut().insert(told);
     response
 }
 
 /// Answers a chat request.
-pub(super) async fn answer(app: &App, meta: &RequestMeta, request: Request) -> Response {
+pub(super) async fn answer(
+    app: &App,
+    meta: &RequestMeta,
+    request: Request,
+    trail: &mut Trail,
+) -> Response {
     let (head, body) = apart(request);
-    let mut trail = Trail::default();
-    let result = request::handle(app, &head, body, meta, &mut trail).await;
-    conclude(app, &trail, result)
+    let result = request::handle(app, &head, body, meta, trail).await;
+    settled(app, trail, result)
 }
 
 pub(super) async fn chat_completions(
@@ -61,7 +68,10 @@ pub(super) async fn chat_completions(
     Extension(meta): Extension<RequestMeta>,
     request: Request,
 ) -> Response {
-    answer(&app, &meta, request).await
+    let (head, body) = apart(request);
+    let mut trail = Trail::default();
+    let result = request::handle(&app, &head, body, &meta, &mut trail).await;
+    conclude(&app, trail, result)
 }
 
 pub(super) async fn responses(
@@ -92,7 +102,7 @@ async fn forward(app: &App, meta: &RequestMeta, request: Request, operation: &st
     let (head, body) = apart(request);
     let mut trail = Trail::default();
     let result = pass_through::post(app, &head, body, operation, meta, &mut trail).await;
-    conclude(app, &trail, result)
+    conclude(app, trail, result)
 }
 
 pub(super) async fn models(
@@ -103,7 +113,7 @@ pub(super) async fn models(
     let (head, _body) = apart(request);
     let mut trail = Trail::default();
     let result = pass_through::get(&app, &head, Operation::Models, &meta, &mut trail).await;
-    conclude(&app, &trail, result)
+    conclude(&app, trail, result)
 }
 
 pub(super) async fn model(
@@ -115,5 +125,5 @@ pub(super) async fn model(
     let (head, _body) = apart(request);
     let mut trail = Trail::default();
     let result = pass_through::get(&app, &head, Operation::Model(&id), &meta, &mut trail).await;
-    conclude(&app, &trail, result)
+    conclude(&app, trail, result)
 }

@@ -30,7 +30,7 @@ pub(super) async fn told(
 ) -> Response {
     let mut trail = Trail::default();
     let result = route(app, request, &mut trail).await;
-    conclude(app, &trail, result)
+    conclude(app, trail, result)
 }
 
 /// A path's parameter; empty when it is no text, so that the gates and not the router have the first word.

@@ -1,4 +1,4 @@
-//! What stands around every request: identifiers in, identifiers and error bodies out, one log line and two metrics a request.
+//! What stands around every request: identifiers in, identifiers and error bodies out, one log line and its metrics a request.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,44 +7,55 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::error::{ApiError, Code, Envelope};
 use crate::ids::RequestId;
-use crate::request::Stage;
-use crate::telemetry::RequestMeta;
+use crate::telemetry::trace::Trace;
+use crate::telemetry::{CLIENT_GONE, Ended, RequestEnd, RequestMeta, Trail};
 
-use super::chat::Logged;
+use super::chat::Told;
 use super::routes::ROUTES;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 const RESPONSE_TIME: HeaderName = HeaderName::from_static("x-response-time");
 
+/// What stands for a route where none answers.
+pub(super) const NO_ROUTE: &str = "none";
+
 /// The template of the route that answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RouteLabel(pub(super) &'static str);
 
-/// What stands around a request: its identifiers, and what every answer gets last.
+/// What stands around a request: its identifiers, and what every answer gets last. Dropped before its answer is finished, the client has gone.
 pub(super) struct Around {
+    app: App,
     meta: RequestMeta,
-    method: Method,
+    /// Of a request that does not pass the router.
+    trail: Trail,
+    finished: bool,
 }
 
 impl Around {
     /// Reads or mints the identifiers.
-    pub(super) fn new<B>(request: &http::Request<B>) -> Self {
+    pub(super) fn new<B>(app: App, request: &http::Request<B>, route: &'static str) -> Self {
         let headers = request.headers();
         let meta = RequestMeta {
             id: request_id(headers),
-            trace: trace_id(headers),
+            trace: Trace::of(headers, app.traces.sampler()),
             started: Instant::now(),
-        };
-        Self {
-            meta,
             method: request.method().clone(),
+            route,
+        };
+        app.metrics.began();
+        Self {
+            app,
+            meta,
+            trail: Trail::default(),
+            finished: false,
         }
     }
 
@@ -52,63 +63,90 @@ impl Around {
         &self.meta
     }
 
-    /// Writes an error's body, the identifiers, one log line and two metrics.
-    pub(super) fn finish(self, app: &App, route: &'static str, mut response: Response) -> Response {
-        let Self { meta, method } = self;
+    /// The identifiers, and where a request that does not pass the router notes what it comes to.
+    pub(super) fn parts(&mut self) -> (&App, &RequestMeta, &mut Trail) {
+        (&self.app, &self.meta, &mut self.trail)
+    }
+
+    /// Writes an error's body and the identifiers; counts the answer, and tells of it unless its relay does.
+    pub(super) fn finish(mut self, route: &'static str, mut response: Response) -> Response {
+        self.finished = true;
+        self.meta.route = route;
         let error = response.extensions_mut().remove::<Arc<ApiError>>();
         if let Some(error) = &error {
-            write_error(app, &meta, error, &mut response);
+            write_error(&self.app, &self.meta, error, &mut response);
         }
+        if let Some(told) = response.extensions_mut().remove::<Told>() {
+            self.trail = std::mem::take(&mut *told.0.lock());
+        }
+        let at = Instant::now();
+        let took = at.duration_since(self.meta.started);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let headers = response.headers_mut();
-        if let Ok(value) = HeaderValue::try_from(meta.id.as_str()) {
+        if let Ok(value) = HeaderValue::try_from(self.meta.id.as_str()) {
             headers.insert(REQUEST_ID, value);
         }
-        if let Ok(value) = HeaderValue::try_from(&*meta.trace) {
+        if let Ok(value) = HeaderValue::from_str(self.meta.trace.id().hex().as_str()) {
             headers.insert(TRACE_ID, value);
         }
-        if app.is_draining() {
+        if self.app.is_draining() {
             // Whoever keeps the connection would find it closed with the next request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        let elapsed = meta.started.elapsed();
-        let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         headers.insert(RESPONSE_TIME, HeaderValue::from(ms));
-        app.metrics
-            .answered(route, response.status(), elapsed.as_secs_f64());
+        let status = response.status().as_u16();
         let code = error.map(|e| e.code);
-        app.console
-            .answered(route, response.status(), code, elapsed);
-        log(&meta, &method, route, ms, &response);
+        self.app
+            .console
+            .answered(route, response.status(), code, took);
+        let metrics = &self.app.metrics;
+        metrics.answered(route, status, took, &self.meta.trace);
+        if !self.trail.is_handed_over() {
+            let refused = self.trail.code.is_some();
+            let end = if refused {
+                RequestEnd::Refused
+            } else {
+                RequestEnd::Answered
+            };
+            self.tell(status, end, at);
+        }
         response
+    }
+
+    fn tell(&mut self, status: u16, end: RequestEnd, at: Instant) {
+        let ended = Ended {
+            meta: self.meta.clone(),
+            trail: std::mem::take(&mut self.trail),
+            status,
+            end,
+            usage: None,
+            first_chunk: None,
+            model: None,
+            at,
+        };
+        ended.tell(&self.app.metrics, &self.app.traces);
     }
 }
 
-/// The request's one line.
-fn log(meta: &RequestMeta, method: &Method, route: &'static str, ms: u64, response: &Response) {
-    if !tracing::enabled!(tracing::Level::INFO) {
-        return;
+impl Drop for Around {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let at = Instant::now();
+        let took = at.duration_since(self.meta.started);
+        let metrics = &self.app.metrics;
+        metrics.left(self.meta.route, took, &self.meta.trace);
+        self.tell(CLIENT_GONE, RequestEnd::ClientGone, at);
     }
-    let logged = response.extensions().get::<Logged>();
-    let who = logged.and_then(|l| l.who);
-    tracing::info!(
-        request_id = meta.id.as_str(),
-        trace_id = &*meta.trace,
-        method = method.as_str(),
-        route,
-        status = response.status().as_u16(),
-        ms,
-        org = who.map(|w| w.org.to_string()),
-        agent = who.map(|w| w.agent.to_string()),
-        token = who.map(|w| w.token.to_string()),
-        stage = logged.and_then(|l| l.stage).map(Stage::name),
-        code = logged.and_then(|l| l.code).map(Code::as_str),
-        "request"
-    );
 }
 
 /// Tells the outside which route answered.
-pub(super) async fn labelled(request: Request, next: Next) -> Response {
+pub(super) async fn labelled(mut request: Request, next: Next) -> Response {
     let route = label(request.extensions().get::<MatchedPath>());
+    if let Some(meta) = request.extensions_mut().get_mut::<RequestMeta>() {
+        meta.route = route;
+    }
     let mut response = next.run(request).await;
     response.extensions_mut().insert(RouteLabel(route));
     response
@@ -129,28 +167,10 @@ fn request_id(headers: &HeaderMap) -> RequestId {
     }
 }
 
-/// The trace id of a valid `traceparent` (W3C Trace Context, version 00), else a random one.
-fn trace_id(headers: &HeaderMap) -> Arc<str> {
-    let given = headers
-        .get("traceparent")
-        .and_then(|v| v.to_str().ok())
-        .and_then(|text| {
-            let mut parts = text.split('-');
-            let (version, trace) = (parts.next()?, parts.next()?);
-            let hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-            let valid = version.len() == 2
-                && trace.len() == 32
-                && trace.bytes().all(hex)
-                && trace.bytes().any(|b| b != b'0');
-            valid.then(|| Arc::from(trace))
-        });
-    given.unwrap_or_else(|| Arc::from(&*uuid::Uuid::new_v4().simple().encode_lower(&mut [0; 32])))
-}
-
 /// The route's template: a closed set, so it may be a metric label.
 fn label(path: Option<&MatchedPath>) -> &'static str {
     let Some(path) = path.map(MatchedPath::as_str) else {
-        return "none";
+        return NO_ROUTE;
     };
     if let Some(known) = ROUTES.iter().find(|r| r.path == path) {
         return known.path;
@@ -161,7 +181,7 @@ fn label(path: Option<&MatchedPath>) -> &'static str {
     ROUTES
         .iter()
         .find(|r| bare(r.path) == wanted)
-        .map_or("none", |r| r.path)
+        .map_or(NO_ROUTE, |r| r.path)
 }
 
 fn write_error(app: &App, meta: &RequestMeta, error: &ApiError, response: &mut Response) {

@@ -5,13 +5,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::OptionFuture;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use crate::app::{App, Configuration};
 use crate::limits::OnOutage;
+use crate::telemetry::metrics::Exposition;
 
 /// The public description of the interface.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -111,20 +112,18 @@ impl Check {
     }
 }
 
-/// The Prometheus exposition.
-pub(super) async fn metrics(State(app): State<App>) -> Response {
-    app.metrics
-        .bytes_in_flight
-        .set(i64::try_from(app.inflight.bytes()).unwrap_or(i64::MAX));
-    match app.metrics.render() {
-        Ok(text) => (
-            [(
-                header::CONTENT_TYPE,
-                "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            )],
-            text,
-        )
-            .into_response(),
+/// The Prometheus exposition, in the format that the scraper reads.
+pub(super) async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
+    app.look_around();
+    let format = Exposition::asked_by(&headers);
+    match app.metrics.render(format) {
+        Ok(text) => {
+            let about = [
+                (header::CONTENT_TYPE, format.content_type()),
+                (header::VARY, "accept"),
+            ];
+            (about, text).into_response()
+        }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use crate::app::App;
 
-use super::layers::{Around, RouteLabel, panicked};
+use super::layers::{Around, NO_ROUTE, RouteLabel, panicked};
 use super::{chat, routes};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -37,35 +37,38 @@ impl Service {
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let around = Around::new(&request);
         let _under_way = self.app.console.opened();
         let hot = request.method() == Method::POST
             && matches!(request.uri().path(), CHAT | "/chat/completions");
+        let route = if hot { CHAT } else { NO_ROUTE };
+        let Self { app, router } = self;
+        let mut around = Around::new(app, &request, route);
         let request = request.map(Body::new);
         let (route, response) = if hot {
-            let answered = AssertUnwindSafe(chat::answer(&self.app, around.meta(), request))
+            let (app, meta, trail) = around.parts();
+            let answered = AssertUnwindSafe(chat::answer(app, meta, request, trail))
                 .catch_unwind()
                 .await;
             (CHAT, answered.unwrap_or_else(panicked))
         } else {
-            self.routed(&around, request).await?
+            routed(router, &around, request).await?
         };
-        Ok(around.finish(&self.app, route, response))
+        Ok(around.finish(route, response))
     }
+}
 
-    async fn routed(
-        &self,
-        around: &Around,
-        mut request: Request<Body>,
-    ) -> Result<(&'static str, Response), Infallible> {
-        request.extensions_mut().insert(around.meta().clone());
-        let response = self.router.clone().oneshot(request).await?;
-        let route = response
-            .extensions()
-            .get::<RouteLabel>()
-            .map_or("none", |label| label.0);
-        Ok((route, response))
-    }
+async fn routed(
+    router: Router,
+    around: &Around,
+    mut request: Request<Body>,
+) -> Result<(&'static str, Response), Infallible> {
+    request.extensions_mut().insert(around.meta().clone());
+    let response = router.oneshot(request).await?;
+    let route = response
+        .extensions()
+        .get::<RouteLabel>()
+        .map_or(NO_ROUTE, |label| label.0);
+    Ok((route, response))
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {

@@ -9,6 +9,7 @@ pub mod postgres;
 pub mod shared;
 pub mod keys;
 pub mod transfer;
+mod counted;
 mod embeddings;
 pub(crate) mod files;
 mod refinery;
@@ -20,6 +21,7 @@ use async_trait::async_trait;
 use crate::ids::{AgentId, MemoryId, OrgId, TokenId};
 use crate::memory::{Memory, PartitionKey};
 
+pub use counted::{Counted, Operation};
 pub use embeddings::{EmbeddingStore, NewEmbedding, Unembedded};
 pub use refinery::{
     Committed, Decider, Draft, Edit, Edited, Effect, Escalation, EscalationStatus, LedgerEntry,
@@ -54,6 +56,31 @@ pub enum StoreError {
     /// A stored row could not be read back.
     #[error("a stored {0} is damaged")]
     Damaged(&'static str),
+}
+
+impl StoreError {
+    /// Every metric label.
+    pub const LABELS: [&'static str; 6] = [
+        "unavailable",
+        "conflict",
+        "missing",
+        "revoked",
+        "refused",
+        "damaged",
+    ];
+
+    /// The metric label.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Conflict(_) => "conflict",
+            Self::Missing(_) => "missing",
+            Self::Revoked(_) => "revoked",
+            Self::Refused(_) => "refused",
+            Self::Damaged(_) => "damaged",
+        }
+    }
 }
 
 /// Organisations, agents and tokens.

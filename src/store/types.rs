@@ -16,6 +16,9 @@ macro_rules! stored_enum {
         }
 
         impl $name {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
             /// The stored and wire name.
             #[must_use]
             pub const fn as_str(self) -> &'static str {

@@ -1,12 +1,26 @@
-//! Logs and metrics. Telemetry is told what happened; it never decides anything.
+//! Logs, metrics and traces. Telemetry is told what happened; it never decides anything.
 //!
-//! Never logged, never a label, never in an error text: message content, memory content, directives, embeddings, credentials, user
-//! identifiers, query strings. Metric labels are closed sets; an organisation is never one.
+//! Never logged, never a label or an attribute, never in an error text: message content, memory content, directives, embeddings, credentials,
+//! user identifiers, query strings. Metric labels are closed sets; an organisation is never one.
+//!
+//! ```text
+//! trace     which trace a request belongs to, and whether it is recorded
+//! trail     what is noted on its way            ended     its end: one log line, metrics of its stages, spans
+//! metrics   the catalogue and what counts       otlp      spans on their way to a collector
+//! ```
 
 mod logs;
-mod metrics;
+pub mod metrics;
+pub mod trace;
 mod trail;
+mod ended;
+pub mod otlp;
 
+pub use ended::{Ended, FIELDS, Field, RequestEnd};
 pub use logs::{LogError, LogLevel, init};
-pub use metrics::{Direction, IndexFigures, LoadEnd, Metrics, RedisCall, RedisFigures, StreamEnd};
-pub use trail::{RequestMeta, Trail, Who};
+pub use metrics::{
+    Breaker, BreakerFigures, CLIENT_GONE, CallFigures, CallMetrics, Direction, IndexFigures,
+    LoadEnd, Metrics, Queue, RedisCall, RedisFigures, StoreFigures, StreamEnd,
+};
+pub use otlp::Traces;
+pub use trail::{CallFacts, ContextFacts, RequestMeta, StageEnd, Trail, Who};

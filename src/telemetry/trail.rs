@@ -1,25 +1,70 @@
-//! What is known of one request for logs and headers: its identifiers and when each stage began.
+//! What is known of one request for logs, spans, metrics and headers: its identifiers, when each stage began, and what it came to.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 
+use super::metrics::CallFigures;
+use super::trace::Trace;
 use crate::auth::Principal;
+use crate::error::Code;
 use crate::ids::{AgentId, OrgId, RequestId, TokenId};
+use crate::openai::is_model_name;
+use crate::providers::{Provider, Route};
 use crate::request::Stage;
+use crate::request::context::plan::{ContextStatus, Level};
+use crate::session::Lane;
 
 /// Identifiers and start of a request; made by the outermost layer.
 #[derive(Debug, Clone)]
 pub struct RequestMeta {
     /// The client's `X-Request-ID` when it is a valid one, else minted.
     pub id: RequestId,
-    /// The trace id of `traceparent`, else a new one: 32 lower-case hex digits.
-    pub trace: Arc<str>,
+    /// Its place in its trace.
+    pub trace: Trace,
     /// When the head arrived.
     pub started: Instant,
+    /// The method.
+    pub method: Method,
+    /// The template of the route, once that is known.
+    pub route: &'static str,
+}
+
+macro_rules! stage_ends {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// How a stage ended.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum StageEnd {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl StageEnd {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The label.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+stage_ends! {
+    /// The request went on.
+    Passed = "passed",
+    /// The request was refused there.
+    Refused = "refused",
+    /// The answer was whole there: the last stage of a route, or a repeated request.
+    Answered = "answered",
+    /// The client went away.
+    ClientGone = "client_gone",
+    /// The provider's answer broke off.
+    Failed = "failed",
 }
 
 /// The stages a request has entered, in order, and what is to be told of it whatever comes of it.
@@ -28,6 +73,14 @@ pub struct Trail {
     entered: SmallVec<[(Stage, Instant); 12]>,
     carried: Vec<(HeaderName, HeaderValue)>,
     who: Option<Who>,
+    /// The provider call.
+    pub call: Option<CallFacts>,
+    /// What the context came to.
+    pub context: Option<ContextFacts>,
+    /// Why it was refused.
+    pub code: Option<Code>,
+    /// Whoever relays the answer tells its end.
+    handed_over: bool,
 }
 
 /// Identifiers for the log line. Never the user's: that one is the client's own.
@@ -39,6 +92,81 @@ pub struct Who {
     pub agent: AgentId,
     /// The credential's public part.
     pub token: TokenId,
+}
+
+/// Which provider is called, and for what.
+#[derive(Debug, Clone)]
+pub struct CallFacts {
+    /// Whom.
+    pub provider: Arc<Provider>,
+    /// Provider and model as they are called; nothing where no model is named.
+    pub lane: Option<Lane>,
+    /// What the call is counted in.
+    pub figures: Arc<CallFigures>,
+    /// Whether events were asked for.
+    pub stream: bool,
+}
+
+impl CallFacts {
+    /// The call of a routed request.
+    #[must_use]
+    pub fn of(route: &Route, stream: bool) -> Self {
+        Self {
+            provider: Arc::clone(&route.provider),
+            lane: Some(route.lane.clone()),
+            figures: Arc::clone(&route.figures),
+            stream,
+        }
+    }
+
+    /// The model by the name that the provider knows. One that has not the form of a name is not repeated: it may be anything.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        let text = self.lane.as_ref()?.as_str();
+        let model = text.strip_prefix(self.provider.name())?.strip_prefix('/')?;
+        is_model_name(model).then_some(model)
+    }
+}
+
+/// What the context of a chat request came to: numbers and fixed words.
+#[derive(Debug, Clone)]
+pub struct ContextFacts {
+    /// Outcome.
+    pub status: ContextStatus,
+    /// Degradation; nothing when there was no assembly.
+    pub level: Option<Level>,
+    /// Why it is not simply full with memories.
+    pub reason: Option<String>,
+    /// The session's epoch; 0 where nothing is frozen.
+    pub epoch: u32,
+    /// Candidates.
+    pub considered: usize,
+    /// Memories in the request as sent.
+    pub packed: usize,
+    /// Tokens that were injected.
+    pub tokens: u32,
+    /// Bytes of the request as sent.
+    pub sent_bytes: u64,
+    /// Of them, those that repeat the session's last request.
+    pub stable_bytes: u64,
+}
+
+impl ContextFacts {
+    /// An outcome of which nothing more is known.
+    #[must_use]
+    pub const fn of(status: ContextStatus) -> Self {
+        Self {
+            status,
+            level: None,
+            reason: None,
+            epoch: 0,
+            considered: 0,
+            packed: 0,
+            tokens: 0,
+            sent_bytes: 0,
+            stable_bytes: 0,
+        }
+    }
 }
 
 impl Trail {
@@ -68,6 +196,34 @@ impl Trail {
         &self.carried
     }
 
+    /// The same trail for whoever relays the answer and tells its end; what is left here only says so.
+    #[must_use]
+    pub fn hand_over(&mut self) -> Self {
+        let whole = std::mem::take(self);
+        self.handed_over = true;
+        whole
+    }
+
+    /// Whether somebody else tells the end.
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over
+    }
+
+    /// When the request entered `stage`.
+    #[must_use]
+    pub fn began(&self, stage: Stage) -> Option<Instant> {
+        let of = |(entered, at): &(Stage, Instant)| (*entered == stage).then_some(*at);
+        self.entered.iter().find_map(of)
+    }
+
+    /// Each stage with its beginning and end; the last one ended at `end`.
+    pub fn stages(&self, end: Instant) -> impl Iterator<Item = (Stage, Instant, Instant)> {
+        let ends = self.entered.iter().skip(1).map(|(_, at)| *at).chain([end]);
+        let entered = self.entered.iter().copied();
+        entered.zip(ends).map(|((stage, at), end)| (stage, at, end))
+    }
+
     /// Notes that `stage` begins now.
     pub fn enter(&mut self, stage: Stage) {
         self.entered.push((stage, Instant::now()));
@@ -77,6 +233,21 @@ impl Trail {
     #[must_use]
     pub fn current(&self) -> Option<Stage> {
         self.entered.last().map(|(stage, _)| *stage)
+    }
+
+    /// Every stage with its duration in milliseconds, up to `end`.
+    #[must_use]
+    pub fn stage_millis(&self, end: Instant) -> String {
+        let mut text = String::with_capacity(self.entered.len() * 24);
+        for (stage, began, ended) in self.stages(end) {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(stage.name());
+            text.push('=');
+            push_millis(&mut text, ended.duration_since(began).as_nanos());
+        }
+        text
     }
 
     /// The `Server-Timing` value: every stage entered so far with its duration in milliseconds; the last one has none yet.

@@ -20,6 +20,7 @@ mod context;
 mod memory_write;
 mod embedder;
 mod server;
+mod telemetry;
 mod redis;
 mod store;
 mod replicas;

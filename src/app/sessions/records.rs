@@ -103,6 +103,11 @@ impl Records {
         self.note(SessionRecord::Ended(key.clone(), turn, end));
     }
 
+    /// Records that wait.
+    pub fn depth(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
     /// Records that were dropped because too many waited.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use super::fault::Fault;
-use super::{Config, Environment};
+use super::{Config, Environment, TelemetryConfig};
 
 /// Everything that is wrong with the meaning of a configuration.
 #[must_use]
@@ -34,6 +34,7 @@ pub fn validate(config: &Config) -> Vec<Fault> {
     providers::rules(&config.policy, &mut faults);
     auth::issuers(config, &mut faults);
     log(config, &mut faults);
+    telemetry(&config.telemetry, &mut faults);
     keys(config, &mut faults);
     faults.0
 }
@@ -85,6 +86,30 @@ fn log(config: &Config, faults: &mut Faults) {
         "log.level",
         "must be error, warn, info, debug or trace, or a list such as info,ibex=debug",
     );
+}
+
+fn telemetry(telemetry: &TelemetryConfig, faults: &mut Faults) {
+    if let Err(error) = crate::telemetry::otlp::check(telemetry) {
+        faults.add(format!("telemetry.{}", error.key()), error.reason());
+    }
+    faults.require(
+        (0.0..=1.0).contains(&telemetry.sample_ratio),
+        "telemetry.sample_ratio",
+        "must be a share between 0 and 1",
+    );
+    faults.require(
+        telemetry.headers.is_none() || telemetry.headers_file.is_none(),
+        "telemetry.headers_file",
+        "cannot stand beside telemetry.headers: one of them is enough",
+    );
+    for (key, value) in [
+        ("timeout_ms", telemetry.timeout_ms),
+        ("queue", telemetry.queue as u64),
+        ("batch", telemetry.batch as u64),
+        ("interval_ms", telemetry.interval_ms),
+    ] {
+        faults.require(value > 0, format!("telemetry.{key}"), "must be at least 1");
+    }
 }
 
 fn keys(config: &Config, faults: &mut Faults) {

@@ -574,3 +574,40 @@ fn urls_of_engines_are_shown_to_nobody() {
     let config: Config = toml::from_str(text).unwrap();
     assert!(!format!("{config:?}").contains("hush"));
 }
+
+#[test]
+fn a_collector_that_cannot_be_asked_is_refused() {
+    assert_only(&[
+        (
+            "[telemetry]\nendpoint = 'collector:4317'",
+            "telemetry.endpoint",
+            "http or https",
+        ),
+        (
+            "[telemetry]\nendpoint = 'http://user:word@collector:4318'",
+            "telemetry.endpoint",
+            "telemetry.headers is for them",
+        ),
+        (
+            "[telemetry]\nendpoint = 'http://collector:4318'\nheaders = 'key'",
+            "telemetry.headers",
+            "name=value",
+        ),
+        (
+            "[telemetry]\nheaders = 'a=b'\nheaders_file = 'f'",
+            "telemetry.headers_file",
+            "one of them",
+        ),
+        (
+            "[telemetry]\nsample_ratio = 1.5",
+            "telemetry.sample_ratio",
+            "between 0 and 1",
+        ),
+        (
+            "[telemetry]\nsample_ratio = nan",
+            "telemetry.sample_ratio",
+            "between 0 and 1",
+        ),
+        ("[telemetry]\nqueue = 0", "telemetry.queue", "at least 1"),
+    ]);
+}

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::config::{EmbedderConfig, EmbedderKind};
 use crate::providers::Client;
+use crate::telemetry::BreakerFigures;
 
 pub use self::http::HttpEmbedder;
 pub use calibration::Calibration;
@@ -46,6 +47,11 @@ pub trait Embedder: Send + Sync + Debug {
     /// What its cosines mean.
     fn calibration(&self) -> Calibration {
         Calibration::BUILT_IN
+    }
+
+    /// What the breaker before it counts, if it has one.
+    fn breaker(&self) -> Option<&BreakerFigures> {
+        None
     }
 
     /// How many documents [`Self::embed`] is best given at once. Where embedding is CPU work on a thread that requests run on, eight texts

@@ -55,6 +55,16 @@ impl Edits {
         self.spans.iter().map(|span| span.text.len()).sum()
     }
 
+    /// How long the edited body is up to the byte at `end` of the client's, insertions there not included.
+    #[must_use]
+    pub fn length_up_to(&self, end: usize) -> u64 {
+        let before = self.spans.iter().filter(|span| span.over.start < end);
+        let (added, removed) = before.fold((0, 0), |(added, removed), span| {
+            (added + span.text.len(), removed + span.over.len())
+        });
+        (end + added).saturating_sub(removed) as u64
+    }
+
     /// Sends `model` under another name; `range` is where its value stands.
     pub fn set_model(&mut self, range: Range<usize>, model: &str) {
         self.replace(range, json_string(model));

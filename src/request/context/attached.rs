@@ -11,6 +11,7 @@ use crate::request::read::ValidChat;
 use crate::request::resolution::Resolved;
 use crate::session::{ChainHash, LaneKey};
 use crate::store::DirectiveVersion;
+use crate::telemetry::ContextFacts;
 use crate::tokens::Family;
 
 use super::Subject;
@@ -26,6 +27,7 @@ pub struct Attached {
     headers: Vec<(HeaderName, HeaderValue)>,
     checkpoint: Option<Checkpoint>,
     estimate: Option<Estimate>,
+    facts: ContextFacts,
     status: ContextStatus,
     /// The record; that of a frozen request stands in its body until it is asked for.
     plan: Option<Planned>,
@@ -94,6 +96,7 @@ impl Attached {
             headers: vec![(STATUS, HeaderValue::from_static(status.as_str()))],
             checkpoint: None,
             estimate: None,
+            facts: ContextFacts::of(status),
             status,
             plan: None,
         }
@@ -116,6 +119,11 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: None,
+            facts: ContextFacts {
+                level: Some(Level::L3),
+                reason: Some("internal".to_owned()),
+                ..ContextFacts::of(ContextStatus::HistoryOnly)
+            },
             status: ContextStatus::HistoryOnly,
             plan: None,
         }
@@ -127,6 +135,7 @@ impl Attached {
         Self {
             checkpoint: frozen.checkpoint(),
             estimate: frozen.counted(),
+            facts: ContextFacts::of(frozen.plan.status),
             status: frozen.plan.status,
             body: Body::Frozen(Box::new(frozen)),
             headers: Vec::new(),
@@ -151,6 +160,10 @@ impl Attached {
             headers,
             checkpoint: None,
             estimate: assembled.counted,
+            facts: ContextFacts {
+                packed: usize::try_from(assembled.injected()).unwrap_or(usize::MAX),
+                ..planned(&assembled.plan)
+            },
             status: assembled.plan.status,
             plan: Some(Box::new(assembled.plan)),
         }
@@ -174,16 +187,20 @@ impl Attached {
                 };
                 let edits = frozen.seal(app, &envelope, true).await;
                 self.headers = frozen_headers(&frozen.plan);
+                self.facts = planned(&frozen.plan);
+                self.facts.stable_bytes = frozen.repeated(&envelope, &edits);
                 edits
             }
         };
         if let (Some(name), Some(range)) = (&valid.route.upstream_model, valid.chat.model_range()) {
             edits.set_model(range, name);
         }
+        let body = edits.into_body(valid.chat.body());
+        self.facts.sent_bytes = body.remaining();
         Outgoing {
             method: Method::POST,
             uri: valid.route.provider.chat_uri().clone(),
-            body: edits.into_body(valid.chat.body()),
+            body,
             stream: valid.chat.stream(),
         }
     }
@@ -192,6 +209,8 @@ impl Attached {
     pub fn count(&self, app: &App) {
         if let Body::Frozen(frozen) = &self.body {
             frozen.count(app);
+            let facts = &self.facts;
+            app.metrics.sent(facts.sent_bytes, facts.stable_bytes);
         }
     }
 
@@ -218,6 +237,12 @@ impl Attached {
         self.estimate
     }
 
+    /// What the context came to, once the request is written.
+    #[must_use]
+    pub fn facts(&self) -> ContextFacts {
+        self.facts.clone()
+    }
+
     /// The context headers, for a refusal that comes later.
     #[must_use]
     pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
@@ -229,6 +254,20 @@ impl Attached {
         for (name, value) in &self.headers {
             headers.insert(name, value.clone());
         }
+    }
+}
+
+/// What a plan came to.
+fn planned(plan: &ContextPlan) -> ContextFacts {
+    let session = plan.session.as_ref();
+    ContextFacts {
+        level: Some(plan.level),
+        reason: plan.reason.clone(),
+        epoch: session.map_or(0, |s| s.epoch),
+        considered: plan.memories.len(),
+        packed: session.map_or(0, |s| s.memories),
+        tokens: plan.tokens.injected,
+        ..ContextFacts::of(plan.status)
     }
 }
 

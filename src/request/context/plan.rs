@@ -26,6 +26,31 @@ pub enum Exclusion {
     Filter,
 }
 
+impl Exclusion {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::Floor,
+        Self::Gate,
+        Self::Budget,
+        Self::Duplicate,
+        Self::AlreadyInContext,
+        Self::Filter,
+    ];
+
+    /// The text in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Gate => "gate",
+            Self::Budget => "budget",
+            Self::Duplicate => "duplicate",
+            Self::AlreadyInContext => "already_in_context",
+            Self::Filter => "filter",
+        }
+    }
+}
+
 /// The five components of the composite score, each 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Components {
@@ -96,6 +121,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Ok, Self::Timeout, Self::Error, Self::Skipped];
+
     /// The text in reasons and metric labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -133,6 +161,9 @@ pub enum Level {
 }
 
 impl Level {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::L0, Self::L1, Self::L2, Self::L3];
+
     /// The header's text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -164,6 +195,16 @@ pub enum ContextStatus {
 }
 
 impl ContextStatus {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::Full,
+        Self::Partial,
+        Self::DirectiveOnly,
+        Self::HistoryOnly,
+        Self::Skipped,
+        Self::Disabled,
+    ];
+
     /// The header's text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -221,6 +262,13 @@ pub enum SessionEvent {
 }
 
 impl SessionEvent {
+    /// Every one.
+    pub const ALL: [Self; 3] = [
+        Self::ClientPrefixChanged,
+        Self::HistoryTrimmed,
+        Self::Branched,
+    ];
+
     /// The text in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

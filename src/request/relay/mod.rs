@@ -36,6 +36,8 @@ pub struct Aborted(StreamEnd);
 
 /// Told once how an answer ended, with what the tap read. Dropping it untold means that the client went away.
 pub trait Ending: Send + 'static {
+    /// The first bytes have come: these, at this time.
+    fn began(&mut self, _at: Instant, _first: &[u8]) {}
     /// Takes the end.
     fn ended(&mut self, end: StreamEnd, tap: TapReport);
 }
@@ -173,6 +175,9 @@ where
                         continue;
                     };
                     this.last = Instant::now();
+                    if !this.boundary.any && !data.is_empty() {
+                        this.ending.began(this.last, &data);
+                    }
                     if let Some(tap) = &mut this.tap {
                         tap.feed(&data);
                     }

@@ -21,6 +21,7 @@ use super::rows::Statement;
 use crate::breaker::{Breaker, Rests, Turned};
 use crate::store::StoreError;
 use crate::tasks::Tasks;
+use crate::telemetry::BreakerFigures;
 
 /// How long a connection may take to show that it is of use.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ impl Links {
         setup: Arc<str>,
         connections: u32,
         bounds: Bounds,
-        tasks: Tasks,
+        (tasks, figures): (Tasks, BreakerFigures),
     ) -> Self {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
@@ -86,7 +87,7 @@ impl Links {
                 bounds,
                 tasks,
                 sweeping: AtomicBool::new(false),
-                breaker: Breaker::new(Rests::STORE),
+                breaker: Breaker::new(Rests::STORE, figures),
             }),
         }
     }

@@ -54,6 +54,7 @@ use crate::ids::{AgentId, OrgId};
 use crate::memory::PartitionKey;
 use crate::session::SessionKey;
 use crate::tasks::Tasks;
+use crate::telemetry::BreakerFigures;
 use error::Fault;
 use links::{Link, Links};
 use tx::Tx;
@@ -82,6 +83,7 @@ pub struct PostgresStore {
     uses: Arc<uses::Uses>,
     run: Arc<sessions::Run>,
     tasks: Tasks,
+    breaker: BreakerFigures,
 }
 
 impl PostgresStore {
@@ -93,7 +95,7 @@ impl PostgresStore {
     pub async fn connect(config: &PostgresConfig) -> Result<Self, OpenError> {
         let settings = connect::Settings::of(config)?;
         let newest = settings.check().await?;
-        let tasks = Tasks::new();
+        let (tasks, breaker) = (Tasks::new(), BreakerFigures::default());
         let pool = |connections| {
             let options = settings.options.clone();
             Links::new(
@@ -101,7 +103,7 @@ impl PostgresStore {
                 settings.setup(),
                 connections,
                 settings.bounds,
-                tasks.clone(),
+                (tasks.clone(), breaker.clone()),
             )
         };
         let for_fences = (config.max_connections / 4).clamp(1, 4);
@@ -118,6 +120,7 @@ impl PostgresStore {
             run: Arc::new(sessions::Run::new(settings)),
             links,
             tasks,
+            breaker,
         };
         store.warm(for_fences).await;
         Ok(store)
@@ -148,6 +151,12 @@ impl PostgresStore {
             // As many at once as there are connections for the last look before a handoff.
             join_all((0..connections).map(|_| ask())).await;
         }
+    }
+
+    /// What the breakers before its connections count.
+    #[must_use]
+    pub fn breaker(&self) -> &BreakerFigures {
+        &self.breaker
     }
 
     /// Stores the use counts that wait, and closes the connections; whatever comes later is refused.

@@ -2,72 +2,57 @@
 
 use std::time::Duration;
 
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use super::breakers::BreakerFigures;
+use super::cells::{Cells, Count, Level};
+use super::labels::label;
+use super::timings::Histogram;
+use super::{Book, catalogue};
 
-use super::{CallOnly, CallOutcome, seconds};
-
-macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// What Redis was asked for.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum RedisCall {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl RedisCall {
-            /// The label.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
-}
-
-calls! {
-    /// The readiness probe.
-    Ping = "ping",
-    /// Requests and tokens counted, slots taken.
-    Rate = "rate",
-    /// Slots kept for another while.
-    LeaseRenew = "lease_renew",
-    /// Slots given back.
-    LeaseRelease = "lease_release",
-    /// A change announced.
-    Publish = "publish",
-    /// A frozen session read.
-    SessionRead = "session_read",
-    /// A frozen session written.
-    SessionWrite = "session_write",
-    /// A directive read or written.
-    Directive = "directive",
-    /// A hot set read or written.
-    Hot = "hot",
-    /// A keyed chat request.
-    Idempotency = "idempotency",
+label! {
+    /// What Redis was asked for.
+    RedisCall {
+        /// The readiness probe.
+        Ping = "ping",
+        /// Requests and tokens counted, slots taken.
+        Rate = "rate",
+        /// Slots kept for another while.
+        LeaseRenew = "lease_renew",
+        /// Slots given back.
+        LeaseRelease = "lease_release",
+        /// A change announced.
+        Publish = "publish",
+        /// A frozen session read.
+        SessionRead = "session_read",
+        /// A frozen session written.
+        SessionWrite = "session_write",
+        /// A directive read or written.
+        Directive = "directive",
+        /// A hot set read or written.
+        Hot = "hot",
+        /// A keyed chat request.
+        Idempotency = "idempotency",
+    }
 }
 
 /// What the connection counts; clones count together.
 #[derive(Debug, Clone)]
 pub struct RedisFigures {
-    calls: Family<CallOutcome, Counter>,
-    call_seconds: Family<CallOnly, Histogram, fn() -> Histogram>,
-    local: Counter,
-    listening: Gauge,
+    calls: Cells<Count>,
+    call_seconds: Cells<Histogram>,
+    local: Cells<Count>,
+    listening: Cells<Level>,
+    /// Whether it is left alone.
+    pub breaker: BreakerFigures,
 }
 
 impl Default for RedisFigures {
     fn default() -> Self {
-        let make: fn() -> Histogram = seconds;
         Self {
-            calls: Family::default(),
-            call_seconds: Family::new_with_constructor(make),
-            local: Counter::default(),
-            listening: Gauge::default(),
+            calls: Cells::of(&catalogue::REDIS_CALLS),
+            call_seconds: Cells::of(&catalogue::REDIS_SECONDS),
+            local: Cells::of(&catalogue::RATE_LOCAL),
+            listening: Cells::of(&catalogue::REDIS_LISTENING),
+            breaker: BreakerFigures::default(),
         }
     }
 }
@@ -76,44 +61,26 @@ impl RedisFigures {
     /// Counts a call that ended with `outcome`, a fixed label.
     pub fn called(&self, call: RedisCall, outcome: &'static str, took: Duration) {
         let call = call.as_str();
-        self.calls
-            .get_or_create(&CallOutcome { call, outcome })
-            .inc();
-        self.call_seconds
-            .get_or_create(&CallOnly { call })
-            .observe(took.as_secs_f64());
+        self.calls.inc(&[call, outcome]);
+        self.call_seconds.observe(&[call], took.as_secs_f64());
     }
 
     /// Counts an answer about rates that this replica gave by itself.
     pub fn counted_locally(&self) {
-        self.local.inc();
+        self.local.inc(&[]);
     }
 
     /// Tells whether announcements of other replicas are heard.
     pub fn listening(&self, heard: bool) {
-        self.listening.set(heard.into());
+        self.listening.set(&[], heard.into());
     }
 
-    pub(super) fn register(&self, r: &mut Registry) {
-        r.register(
-            "redis_calls",
-            "Calls to Redis, by what was asked and how it ended",
-            self.calls.clone(),
-        );
-        r.register(
-            "redis_call_seconds",
-            "Time of a call to Redis, waiting for a connection included",
-            self.call_seconds.clone(),
-        );
-        r.register(
-            "rate_limit_local",
-            "Answers about rates that this replica gave by itself, because Redis could not be asked",
-            self.local.clone(),
-        );
-        r.register(
-            "redis_listening",
-            "1 while announcements of other replicas are heard",
-            self.listening.clone(),
-        );
+    pub(super) fn registered(book: &mut Book) -> Self {
+        let this = Self::default();
+        book.add(&catalogue::REDIS_CALLS, this.calls.clone());
+        book.add(&catalogue::REDIS_SECONDS, this.call_seconds.clone());
+        book.add(&catalogue::RATE_LOCAL, this.local.clone());
+        book.add(&catalogue::REDIS_LISTENING, this.listening.clone());
+        this
     }
 }

@@ -1,91 +1,67 @@
 //! What the memory write path counts.
 
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
-
 use crate::store::Effect;
 
-use super::{KindResult, Metrics, ResultOnly};
+use super::cells::{Cells, Count};
+use super::{Book, Metrics, catalogue};
 
 /// The counters of the write path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Refinery {
-    writes: Family<ResultOnly, Counter>,
-    near: Family<ResultOnly, Counter>,
-    findings: Family<KindResult, Counter>,
-    conflicts: Family<ResultOnly, Counter>,
-    classifier: Family<ResultOnly, Counter>,
-    capture: Family<ResultOnly, Counter>,
+    writes: Cells<Count>,
+    near: Cells<Count>,
+    findings: Cells<Count>,
+    conflicts: Cells<Count>,
+    classifier: Cells<Count>,
+    capture: Cells<Count>,
 }
 
 impl Refinery {
-    pub(super) fn register(&self, r: &mut Registry) {
-        r.register(
-            "memory_writes",
-            "Memory writes, by outcome",
-            self.writes.clone(),
-        );
-        r.register(
-            "memory_near_dedup",
-            "New memories that were compared with what is there, and that were not in time",
-            self.near.clone(),
-        );
-        r.register(
-            "memory_pii_findings",
-            "Personal data and secrets found in new memories, by kind and what became of them",
-            self.findings.clone(),
-        );
-        r.register(
-            "memory_conflicts",
-            "What new memories meant for others",
-            self.conflicts.clone(),
-        );
-        r.register(
-            "memory_classifier_calls",
-            "Questions to the model about two memories",
-            self.classifier.clone(),
-        );
-        r.register(
-            "capture_turns",
-            "Turns of agents that capture, by what became of them",
-            self.capture.clone(),
-        );
+    pub(super) fn new(book: &mut Book) -> Self {
+        let this = Self {
+            writes: Cells::of(&catalogue::MEMORY_WRITES),
+            near: Cells::of(&catalogue::NEAR_DEDUP),
+            findings: Cells::of(&catalogue::PII),
+            conflicts: Cells::of(&catalogue::CONFLICTS),
+            classifier: Cells::of(&catalogue::CLASSIFIER_CALLS),
+            capture: Cells::of(&catalogue::CAPTURE_TURNS),
+        };
+        book.add(&catalogue::MEMORY_WRITES, this.writes.clone());
+        book.add(&catalogue::NEAR_DEDUP, this.near.clone());
+        book.add(&catalogue::PII, this.findings.clone());
+        book.add(&catalogue::CONFLICTS, this.conflicts.clone());
+        book.add(&catalogue::CLASSIFIER_CALLS, this.classifier.clone());
+        book.add(&catalogue::CAPTURE_TURNS, this.capture.clone());
+        this
     }
 }
 
 impl Metrics {
     /// Counts what became of a memory write or forget.
     pub fn memory_write(&self, result: &'static str) {
-        let writes = &self.refinery.writes;
-        writes.get_or_create(&ResultOnly { result }).inc();
+        self.refinery.writes.inc(&[result]);
     }
 
     /// Counts how many new memories were compared with what is there, and how many were not in time.
     pub fn near_dedup(&self, compared: usize, skipped: usize) {
         for (result, count) in [("compared", compared), ("skipped", skipped)] {
-            let near = &self.refinery.near;
-            near.get_or_create(&ResultOnly { result })
-                .inc_by(count as u64);
+            self.refinery.near.add(&[result], count as u64);
         }
     }
 
     /// Counts a finding of personal data in a text that was written. `result`: `redacted`, `quarantined`, `kept`.
     pub fn pii_finding(&self, kind: &'static str, result: &'static str) {
-        let findings = &self.refinery.findings;
-        findings.get_or_create(&KindResult { kind, result }).inc();
+        self.refinery.findings.inc(&[kind, result]);
     }
 
     /// Counts a question to the classifier.
     pub fn classifier(&self, result: &'static str) {
-        let classifier = &self.refinery.classifier;
-        classifier.get_or_create(&ResultOnly { result }).inc();
+        self.refinery.classifier.inc(&[result]);
     }
 
     /// Counts a turn of an agent that captures. `result`: `queued`, `repeated`, `dropped`, then `captured`, `nothing` or `failed`.
     pub fn capture(&self, result: &'static str) {
-        let capture = &self.refinery.capture;
-        capture.get_or_create(&ResultOnly { result }).inc();
+        self.refinery.capture.inc(&[result]);
     }
 
     /// Counts what a write meant for another memory.
@@ -96,7 +72,6 @@ impl Metrics {
             Effect::Relate { relation, .. } => relation.as_str(),
             Effect::Escalate { .. } => "escalated",
         };
-        let conflicts = &self.refinery.conflicts;
-        conflicts.get_or_create(&ResultOnly { result }).inc();
+        self.refinery.conflicts.inc(&[result]);
     }
 }

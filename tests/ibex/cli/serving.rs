@@ -18,6 +18,12 @@ pub(super) fn serve(ibex: &Ibex) -> (Running, String) {
     serving(ibex.command(&["serve"]))
 }
 
+/// A server over a new store, and its address.
+pub(crate) fn serve_fresh(ibex: &Ibex) -> (Running, String) {
+    ibex.json(&["init"]);
+    serve(ibex)
+}
+
 /// The address of a server that `command` starts.
 pub(super) fn serving(mut command: Command) -> (Running, String) {
     command.envs([

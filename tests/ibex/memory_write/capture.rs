@@ -4,6 +4,7 @@ use http::StatusCode;
 use ibex::auth::Permissions;
 use ibex::config::Config;
 use ibex::store::{CaptureScope, IdentityStore};
+use ibex::telemetry::metrics::Exposition;
 use serde_json::{Value, json};
 
 use super::ids;
@@ -37,7 +38,7 @@ async fn contents(client: &Client) -> Vec<String> {
 async fn settled(app: &TestApp, results: &[&str], count: u64) {
     soon("the turns are settled", async {
         loop {
-            let text = app.app.metrics.render().unwrap();
+            let text = app.app.metrics.render(Exposition::Text).unwrap();
             let of = |result: &&str| {
                 let line = format!("capture_turns_total{{result=\"{result}\"}} ");
                 let found = text

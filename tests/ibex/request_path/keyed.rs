@@ -1,6 +1,7 @@
 //! Chat requests with an `Idempotency-Key`: a repeated one has the first one's answer, and the provider is asked once.
 
 use ibex::auth::Permissions;
+use ibex::telemetry::metrics::Exposition;
 use serde_json::{Value, json};
 
 use super::{CHAT, chat, until};
@@ -14,7 +15,11 @@ async fn app(upstream: &Upstream) -> TestApp {
 async fn settled(app: &TestApp, label: &str, count: u64) {
     let line = format!("ibex_chat_idempotency_total{{result=\"{label}\"}} {count}");
     until("a claim", || {
-        app.app.metrics.render().unwrap().contains(&line)
+        app.app
+            .metrics
+            .render(Exposition::Text)
+            .unwrap()
+            .contains(&line)
     })
     .await;
 }

@@ -93,11 +93,22 @@ async fn metric(app: &TestApp, line: &str) -> u64 {
         .map_or(0, |value| value.parse().expect("a whole number"))
 }
 
+/// The labels of the one route.
+const ROUTE: &str = "provider=\"openai\",model=\"other\"";
+
 /// Tokens counted so far, in and out.
 async fn counted_tokens(app: &TestApp) -> (u64, u64) {
     (
-        metric(app, "ibex_tokens_total{direction=\"input\"}").await,
-        metric(app, "ibex_tokens_total{direction=\"output\"}").await,
+        metric(
+            app,
+            &format!("ibex_tokens_total{{{ROUTE},direction=\"input\"}}"),
+        )
+        .await,
+        metric(
+            app,
+            &format!("ibex_tokens_total{{{ROUTE},direction=\"output\"}}"),
+        )
+        .await,
     )
 }
 

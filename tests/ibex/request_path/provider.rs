@@ -111,7 +111,11 @@ async fn every_provider_answer_becomes_one_the_client_can_read() {
     }
     assert_eq!(upstream.hits(), 18, "nothing was asked twice");
     assert_eq!(
-        metric(&app, "ibex_provider_requests_total{result=\"ok\"}").await,
+        metric(
+            &app,
+            "ibex_provider_requests_total{provider=\"openai\",model=\"other\",result=\"ok\"}"
+        )
+        .await,
         0
     );
     released(&app).await;

@@ -161,10 +161,7 @@ async fn metrics_hold_no_identifier_and_no_content() {
     let answer = Client::new(app.address).get("/metrics").await;
     assert_eq!(answer.status, StatusCode::OK);
     let text = String::from_utf8_lossy(&answer.body).into_owned();
-    assert!(
-        text.contains("ibex_") && text.ends_with("# EOF\n"),
-        "{text}"
-    );
+    assert!(text.contains("ibex_"), "{text}");
     let token_id = app
         .token
         .strip_prefix("ibex_pat_")

@@ -97,6 +97,13 @@ impl TestApp {
         next
     }
 
+    /// Stops the service in the ordinary way, background work included.
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancel();
+        let left = self.app.tasks.drain(STOPPING).await;
+        assert_eq!(left, 0, "everything that ran has ended");
+    }
+
     /// A service over whatever is in the folder; nobody has a right to it yet.
     async fn over(
         folder: Arc<TempDir>,

@@ -21,6 +21,7 @@ use crate::breaker::{Breaker, Rests};
 use crate::config::{AuthStyle, EmbedderConfig};
 use crate::openai::RewrittenBody;
 use crate::providers::{Client, Endpoint};
+use crate::telemetry::BreakerFigures;
 
 use super::{Calibration, EmbedError, Embedder};
 
@@ -113,7 +114,7 @@ impl HttpEmbedder {
             document_time: Duration::from_millis(config.document_timeout_ms),
             calibration: Calibration::of(config),
             questions: Cache::new(config.cache_entries),
-            breaker: Breaker::new(RESTS),
+            breaker: Breaker::new(RESTS, BreakerFigures::default()),
         })
     }
 
@@ -205,6 +206,10 @@ impl Embedder for HttpEmbedder {
 
     fn batch(&self) -> usize {
         self.batch
+    }
+
+    fn breaker(&self) -> Option<&BreakerFigures> {
+        Some(self.breaker.figures())
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

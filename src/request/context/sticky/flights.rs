@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -18,6 +19,16 @@ type Lock = Arc<tokio::sync::Mutex<()>>;
 #[derive(Debug, Clone, Default)]
 pub struct Flights {
     locks: Arc<Mutex<HashMap<Key, Lock, RandomState>>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// One that waits, for as long as it does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The right to compute. Dropped, the next one gets it.
@@ -29,6 +40,12 @@ pub struct Flight {
 }
 
 impl Flights {
+    /// Requests that wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Waits for the right to open `lane`, or to settle one of its turns; nothing when the deadline passes first.
     pub async fn enter(
         &self,
@@ -44,7 +61,14 @@ impl Flights {
             key,
             guard: None,
         };
+        if let Ok(guard) = Arc::clone(&lock).try_lock_owned() {
+            flight.guard = Some(guard);
+            return Some(flight);
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting(&self.waiting);
         flight.guard = Some(timeout_at(deadline, lock.lock_owned()).await.ok()?);
+        drop(waiting);
         Some(flight)
     }
 }

@@ -34,6 +34,8 @@ pub struct Frozen {
     pub(super) trimmed: bool,
     /// Whether the session has rows in the store.
     pub(super) recorded: bool,
+    /// Whether memories were left out because nobody could say which of them were forgotten.
+    pub(super) stripped: bool,
     /// What the whole prompt was counted as.
     pub(super) counted: Option<Estimate>,
 }
@@ -89,6 +91,9 @@ impl Frozen {
             .timings_ms
             .get("total")
             .map_or(0.0, |ms| ms / 1_000.0);
+        if self.stripped {
+            app.metrics.fence_stripped();
+        }
         app.metrics
             .assembled(&self.plan, self.new_memories() as u64, seconds);
         app.uses.note(self.used.iter().cloned());

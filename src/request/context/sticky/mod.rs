@@ -363,6 +363,7 @@ impl Work<'_> {
             trimmed: false,
             recorded: false,
             counted: None,
+            stripped: false,
             opened: false,
         }
     }

@@ -208,6 +208,7 @@ impl Frozen {
 
     /// Leaves the directive alone: the store cannot tell what was forgotten.
     fn strip(&mut self, reason: &'static str) {
+        self.stripped = true;
         tracing::warn!(
             reason,
             "frozen memories could not be checked; the request goes out without them"
@@ -221,6 +222,24 @@ impl Frozen {
         self.plan.status = compose::bare_status(&self.opening);
         self.plan.level = Level::L3;
         self.plan.reason = Some(reason.to_owned());
+    }
+
+    /// How many bytes of the request, as `edits` write it, repeat the lane's last one from its beginning. Nothing where the client changed what
+    /// it had sent, or an epoch began.
+    pub(in crate::request::context) fn repeated(
+        &self,
+        envelope: &Envelope<'_>,
+        edits: &Edits,
+    ) -> u64 {
+        let (chat, chain) = (envelope.chat, envelope.chain);
+        let goes_on = |last: &&Sent| {
+            last.epoch == self.opening.epoch
+                && last.client_prefix == chain.client_prefix()
+                && extends(chain, last)
+        };
+        let last = self.last.as_ref().filter(goes_on);
+        let message = last.and_then(|last| chat.messages().get(last.messages.checked_sub(1)?));
+        message.map_or(0, |message| edits.length_up_to(message.range.end))
     }
 
     /// Hash over what is sent up to one of the client's messages: its own chain, what stands around it, and the blocks up to there.

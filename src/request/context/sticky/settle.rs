@@ -62,6 +62,7 @@ impl Work<'_> {
             trimmed,
             recorded,
             counted: Some(counted),
+            stripped: false,
         }))
     }
 

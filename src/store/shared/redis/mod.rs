@@ -99,6 +99,17 @@ const NOT_READY: [ErrorKind; 5] = [
 ];
 
 impl Outage {
+    /// Every one.
+    pub const ALL: [Self; 7] = [
+        Self::TimedOut,
+        Self::Refused,
+        Self::Login,
+        Self::ReadOnly,
+        Self::Broken,
+        Self::Resting,
+        Self::Rejected,
+    ];
+
     /// The metric label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -231,7 +242,7 @@ impl Redis {
         Ok(Self(Arc::new(Shared {
             keys: Keys::new(&config.prefix),
             connection: Arc::new(Connection::new(source, to_open, tasks)),
-            breaker: Breaker::new(Rests::STORE),
+            breaker: Breaker::new(Rests::STORE, figures.breaker.clone()),
             limit: Duration::from_millis(config.timeout_ms),
             told: Mutex::default(),
             figures,

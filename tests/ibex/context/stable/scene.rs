@@ -6,6 +6,7 @@ use ibex::openai::ChatRequest;
 use ibex::openai::edits::json_inner;
 use ibex::request::context::regions::FRAMING;
 use ibex::session::{Chain, Lane, LaneKey, SessionKey};
+use ibex::telemetry::metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Overrides, TestApp, Upstream, patient, soon};
@@ -158,7 +159,7 @@ impl Scene {
 
     /// The value of one line of the metrics; 0 when it is not there yet.
     pub(super) fn metric(&self, line: &str) -> u64 {
-        let text = self.app.app.metrics.render().unwrap();
+        let text = self.app.app.metrics.render(Exposition::Text).unwrap();
         text.lines()
             .find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))
             .map_or(0, |value| value.parse().unwrap())
