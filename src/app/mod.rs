@@ -213,7 +213,7 @@ impl App {
             sessions,
             breaker,
         } = seams;
-        let tasks = Tasks::new();
+        let (tasks, secret) = (Tasks::new(), SessionSecret::new(keys.session.as_bytes()));
         let (metrics, traces, store) = signals(&config, &clock, store, breaker)?;
         let (policy, registry) = rules(&config, &metrics)?;
         let client = client(&config.upstream).map_err(failed)?;
@@ -221,7 +221,6 @@ impl App {
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
         let embedder = embedding(embedder, &config, &client, &metrics)?;
         let index = index(&*embedder, &config, &metrics, (&store, &clock, &tasks));
-        let secret = SessionSecret::new(keys.session.as_bytes());
         let shared = Engines::new(&config, (&secret, &store), &metrics, &tasks)?;
         let branches = Branches::new(&index, candidates, shared.hot, &config);
         let other = sessions.or(shared.sessions);

@@ -52,13 +52,16 @@ pub(super) fn rules(config: &Config, metrics: &Metrics) -> Result<(Policy, Regis
     Ok((policy, registry))
 }
 
+/// What tells of the service, and the store, which counts what is asked of it.
+type Signals = (Arc<Metrics>, Traces, Arc<dyn Store>);
+
 /// The metrics, the traces on their way to a collector, and the store as one that counts. `breaker` is what those before its connections count.
 pub(super) fn signals(
     config: &Config,
     clock: &Arc<dyn Clock>,
     store: Arc<dyn Store>,
     breaker: Option<BreakerFigures>,
-) -> Result<(Arc<Metrics>, Traces, Arc<dyn Store>), StartError> {
+) -> Result<Signals, StartError> {
     let metrics = Arc::new(Metrics::new());
     if let Some(figures) = breaker {
         metrics.watch(Breaker::Postgres, figures);

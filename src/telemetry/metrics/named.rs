@@ -12,6 +12,8 @@ use super::catalogue::Spec;
 use super::cells::Cell;
 use super::timings::Histogram;
 
+/// Names with values.
+type Labels = Vec<(&'static str, String)>;
 type Row<C> = (Box<[Arc<str>]>, Arc<C>);
 
 /// A family of cells; clones count together.
@@ -52,7 +54,7 @@ impl<C: Cell> Named<C> {
         cell
     }
 
-    fn labels(&self, values: &[Arc<str>]) -> Vec<(&'static str, String)> {
+    fn labels(&self, values: &[Arc<str>]) -> Labels {
         let names = self.spec.labels.iter().map(|label| label.name);
         names.zip(values.iter().map(|v| v.to_string())).collect()
     }
@@ -60,7 +62,7 @@ impl<C: Cell> Named<C> {
 
 impl Named<Histogram> {
     /// Every cell with its labels.
-    pub(super) fn each(&self) -> Vec<(Vec<(&'static str, String)>, Arc<Histogram>)> {
+    pub(super) fn each(&self) -> Vec<(Labels, Arc<Histogram>)> {
         let rows = self.rows.read();
         rows.iter()
             .map(|(values, cell)| (self.labels(values), Arc::clone(cell)))

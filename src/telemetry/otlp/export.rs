@@ -80,7 +80,7 @@ impl ExportError {
 impl Exporter {
     /// Waits for the next requests: as many as a batch takes, or what came within the interval after the first. What is taken stays in `batch`
     /// when this is broken off.
-    async fn fill(&self, batch: &mut Vec<Box<Traced>>, waiting: &mut mpsc::Receiver<Box<Traced>>) {
+    async fn fill(&self, batch: &mut Vec<Traced>, waiting: &mut mpsc::Receiver<Traced>) {
         let collector = &self.queue.collector;
         let Some(first) = waiting.recv().await else {
             return std::future::pending().await;
@@ -95,7 +95,7 @@ impl Exporter {
         }
     }
 
-    async fn send(&self, batch: &[Box<Traced>], attempts: u32) {
+    async fn send(&self, batch: &[Traced], attempts: u32) {
         let spans: Vec<Span> = batch.iter().flat_map(|traced| traced.spans()).collect();
         let count = spans.len() as u64;
         let body = Bytes::from(self.message(spans).encode_to_vec());

@@ -124,8 +124,8 @@ pub struct Traces(Option<Queue>);
 #[derive(Debug, Clone)]
 struct Queue {
     sampler: Sampler,
-    offered: mpsc::Sender<Box<Traced>>,
-    waiting: Arc<Mutex<Option<mpsc::Receiver<Box<Traced>>>>>,
+    offered: mpsc::Sender<Traced>,
+    waiting: Arc<Mutex<Option<mpsc::Receiver<Traced>>>>,
     collector: Arc<Collector>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -168,8 +168,7 @@ impl Traces {
         let Some(queue) = &self.0 else { return };
         let spans = spans::count(&ended);
         let at = queue.clock.now();
-        let traced = Box::new(Traced { ended, at });
-        if queue.offered.try_send(traced).is_err() {
+        if queue.offered.try_send(Traced { ended, at }).is_err() {
             queue.metrics.spans("dropped", spans);
         }
     }
