@@ -2,7 +2,7 @@
 
 use crate::telemetry::Queue;
 
-use super::App;
+use super::{App, Configuration};
 
 impl App {
     /// Brings the metrics up to date that nothing counts as it happens.
@@ -22,6 +22,7 @@ impl App {
         ] {
             metrics.queue(queue, depth);
         }
+        metrics.configuration(self.configuration() == Configuration::Current);
         metrics.session_records_lost(self.sessions.records.lost());
         let up = metrics.up();
         let looked = *self.feed.looked.lock();

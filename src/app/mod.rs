@@ -219,8 +219,7 @@ impl App {
             breaker,
         } = seams;
         let (tasks, secret) = (Tasks::new(), SessionSecret::new(keys.session.as_bytes()));
-        let signals = signals(&config, &clock, store, breaker)?;
-        let (metrics, store) = (signals.metrics, signals.store);
+        let (metrics, traces, store) = signals(&config, &clock, store, breaker)?;
         let rules = Rules::new(&config, &metrics, 0)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;

@@ -51,6 +51,9 @@ pub(super) struct Signals {
     pub(super) store: Arc<dyn Store>,
 }
 
+/// What tells of the service, and the store, which counts what is asked of it.
+type Signals = (Arc<Metrics>, Traces, Arc<dyn Store>);
+
 /// The metrics, the traces on their way to a collector, and the store as one that counts. `breaker` is what those before its connections count.
 pub(super) fn signals(
     config: &Config,

@@ -107,7 +107,7 @@ pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
         signal(SignalKind::terminate()).map_err(|e| no_signals(&e))?,
     );
     let stop = Stop::default();
-    let told = stop.clone();
+    let (told, tasks) = (stop.clone(), app.tasks.clone());
     app.tasks.spawn(async move {
         tokio::select! {
             // Whoever presses Ctrl-C is no balancer that has to learn of it first.
@@ -121,6 +121,7 @@ pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = told.at_once.cancelled() => return,
+            () = tasks.stopping() => return,
         }
         tracing::warn!("stopping at once");
         told.at_once.cancel();

@@ -203,6 +203,11 @@ impl Metrics {
         self.alone(|f| &f.feed_revision, |gauge| gauge.set(revision));
     }
 
+    /// Tells whether the configuration in force is the one that was read last.
+    pub fn configuration(&self, current: bool) {
+        self.families.config_current.set(&[], current.into());
+    }
+
     /// Tells how much waits in a queue.
     pub fn queue(&self, queue: Queue, depth: usize) {
         self.families

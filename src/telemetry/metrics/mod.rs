@@ -113,6 +113,7 @@ families! {
     feed_revision: Level = FEED_REVISION,
     queue_depth: Level = QUEUE_DEPTH,
     spans: Count = TRACE_SPANS,
+    config_current: Level = CONFIG_CURRENT,
     build: Level = BUILD,
     uptime: Level = UPTIME,
 }

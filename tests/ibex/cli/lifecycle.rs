@@ -87,6 +87,8 @@ async fn a_faulty_configuration_changes_nothing_and_readiness_says_so() {
         "{line}"
     );
     assert_eq!(code(&client, "gpt-4o").await, "PROVIDER_UNAVAILABLE");
+    let scraped = client.get("/metrics").await;
+    assert!(memchr::memmem::find(&scraped.body, b"\nibex_config_current 0").is_some());
     let (status, told) = ready(&client).await;
     assert_eq!(
         (status, &told["status"]),
