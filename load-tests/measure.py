@@ -142,7 +142,7 @@ def curve(values, factor=1000.0):
         return {}
     ordered = sorted(values)
     shares = [share for share in CURVE if share <= 0.5 or (1 - share) * len(ordered) >= BEYOND]
-    return {**{str(share): round(quantile(ordered, share) * factor, 4) for share in shares}, "max": round(ordered[-1] * factor, 4)}
+    return {**{str(share): round(quantile(ordered, share) * factor, 4) for share in map(float, shares)}, "max": round(ordered[-1] * factor, 4)}
 
 
 def slope(points):

@@ -357,14 +357,15 @@ async def drive(target, provider, cores, shots, wanted, seconds, **how):
     return step
 
 
-def judge(step, cores):
+def judge(step, cores, burst=False):
     """-> the figures of a step, as they are written down. `refused` says why they are no figures of the target, `notes` what to keep in mind."""
     wall = step.ended - step.began
     good = [seen for seen in step.seen if seen.outcome == 200]
     answered = [seen.took for seen in step.seen if seen.outcome not in ("left", "refused")]
     latency = measure.curve(answered)
     late = measure.curve([seen.late for seen in step.seen])
-    last = max((seen.due + seen.took for seen in step.seen), default=step.seconds)
+    # Until the last answer, without the time that an answer takes anyway.
+    last = max((seen.due + seen.took for seen in good), default=step.seconds) - min((seen.took for seen in good), default=0.0)
     last_due = max((seen.due for seen in step.seen), default=step.seconds)
     sent = sum(seen.due + seen.late <= last_due + 0.1 for seen in step.seen)
     measuring = step.driver_cpu + (step.provider_cpu if cores.shared else 0.0)
@@ -381,19 +382,30 @@ def judge(step, cores):
         figures["ttfb_ms"] = measure.curve([seen.first for seen in step.seen if seen.first])
         figures["age_ms"] = measure.curve(step.ages)
         figures["chunks"] = len(step.ages)
+    figures["by_name"] = dict(collections.Counter(f"{seen.name} {seen.outcome}" for seen in step.seen))
     figures["saturated"] = figures["achieved"] < 0.9 * step.due / step.seconds and len(good) == len(answered) or step.not_sent > 0
-    figures["refused"] = refusal(figures, sent / max(step.due - step.not_sent, 1))
+    # What is due all at once is late by design; there the figures are about memory and refusals.
+    figures["saturated"] = figures["saturated"] and not burst
+    figures["refused"] = "" if burst else refusal(figures, sent / max(step.due - step.not_sent, 1))
     figures["notes"] = ["others used the target's core"] if cores.pinned and figures["target_core_others"] > 0.15 else []
     return figures
 
 
+def tail(curve):
+    """The 99th percentile, or the highest below it that the number of values bears."""
+    told = [float(share) for share in curve if share != "max" and float(share) <= 0.99]
+    return curve[str(max(told))] if told and max(told) > 0 else 0.0
+
+
 def refusal(figures, on_time):
     """Why the client was the bottleneck, or nothing."""
-    late, latency = figures["late_ms"].get("0.99", figures["late_ms"].get("max", 0.0)), figures["latency_ms"].get("0.99", figures["latency_ms"].get("max", 0.0))
+    late, latency = tail(figures["late_ms"]), tail(figures["latency_ms"])
+    others = figures["driver_core_busy"] - figures["driver_busy"]
     if on_time < ON_TIME:
         return f"the client sent {100 * on_time:.1f} % of what was due"
     if figures["driver_busy"] > BUSY:
         return f"the measuring core was busy with driver and provider for {100 * figures['driver_busy']:.0f} % of the time"
     if late > LATE_MS and late > latency / 4:
-        return f"one request in a hundred left the client {late:.1f} ms late or later"
+        return f"one request in a hundred left the client {late:.1f} ms late or later" + (
+            f"; others used its core for {100 * others:.0f} % of the time" if others > 0.2 else "")
     return ""

@@ -101,7 +101,7 @@ class Call(asyncio.Protocol):
             head, rest = self.buffer[:end], self.buffer[end + 4:]
             length = LENGTH.search(head)
             self.buffer = b""
-            if length is None:
+            if length is None or length[1] == b"0":
                 self._without_body(head)
                 self.buffer = rest
                 continue
