@@ -127,7 +127,7 @@ class Chart:
         for value, text in self.x.ticks:
             out.append(f'<path class="rule" d="M{self.x(value):.1f},{bottom} v4"/><text class="faint" x="{self.x(value):.1f}" y="{bottom + 17}" text-anchor="middle">{text}</text>')
         out.append(f'<text class="faint" x="{right}" y="{self.height - 8}" text-anchor="end">{html.escape(self.x_name)}</text>'
-                   f'<text class="faint" x="8" y="{TOP - 6}">{html.escape(self.y_name)}</text>')
+                   f'<text class="faint" x="8" y="17">{html.escape(self.y_name)}</text>')
         return "".join([*out, *self.parts, "</svg>"])
 
 

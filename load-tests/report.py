@@ -28,7 +28,7 @@ STYLE = """
 
 # Where a percentile stands on its axis: each further nine takes the same room.
 TICKS = [(0.0, "0"), (-math.log10(0.5), "50"), (1.0, "90"), (2.0, "99"), (3.0, "99.9"), (4.0, "99.99")]
-TARGETS = {"direct": "provider itself", "nginx": "nginx", "ibex": "ibex, memory on", "ibex-skip": "ibex, memory skipped"}
+TARGETS = "direct is the provider itself, nginx a plain hop, ibex has memory on, ibex-skip has it skipped by the request."
 
 
 def escaped(value):
@@ -92,10 +92,11 @@ class Scenario:
         self.head = head
         self.name = head["name"]
         # Of streams the whole duration is the provider's; what a hop adds is in the first byte and in the age of chunks.
-        self.shows = "time to first byte" if head["streams"] else "latency"
+        waits = head["provider_ms"]
+        self.shows = "time to first byte" if head["streams"] else f"latency beyond the provider's {waits} ms" if waits else "latency"
         grouped = collections.defaultdict(list)
         for line in lines:
-            line["shown_ms"] = line.get("ttfb_ms") or line["latency_ms"]
+            line["shown_ms"] = {share: value - waits for share, value in (line.get("ttfb_ms") or line["latency_ms"]).items()}
             grouped[line["target"], line["step"]].append(line)
         self.steps = {key: Step(those, lenient) for key, those in grouped.items()}
         self.targets = list(dict.fromkeys(target for target, _ in self.steps))
@@ -140,7 +141,7 @@ def against_throughput(scenario):
     points = [point for those in lines.values() for point in those]
     if len({x for x, _, _ in points}) < 2:
         return ""
-    drawn = chart.frame(f"{scenario.shows.capitalize()} against throughput: p50, p99 dashed", [x for x, _, _ in points], [y for point in points for y in point[1:] if y],
+    drawn = chart.frame(f"{scenario.shows.capitalize()} by throughput: p50, dashed p99", [x for x, _, _ in points], [y for point in points for y in point[1:] if y],
                         f"answered, {scenario.head['unit']}", "ms", y_log=True)
     for target, those in lines.items():
         drawn.line(target, chart.SERIES[target], [(x, p50) for x, p50, _ in those], unit="ms")
@@ -155,7 +156,7 @@ def cpu(scenario):
     if not points:
         return ""
     per = "stream" if scenario.head["streams"] else "request"
-    drawn = chart.frame(f"Processor time of the target for each {per}", [x for x, _ in points], [y for _, y in points], f"answered, {scenario.head['unit']}", "microseconds")
+    drawn = chart.frame(f"Processor time of the target, each {per}", [x for x, _ in points], [y for _, y in points], f"answered, {scenario.head['unit']}", "µs")
     for target, those in lines.items():
         drawn.line(target, chart.SERIES[target], those, unit="us")
     return drawn.svg()
@@ -166,7 +167,7 @@ def resident(scenario):
     steps = [(target, step) for target, step in scenario.at_compared() if target != "direct"]
     if not steps:
         return ""
-    drawn = chart.frame("Resident memory: before the step, and the most within it", [1], [step["resident_peak_kb"] / 1024 for _, step in steps], "", "MiB", x_ticks=[(-1, "")])
+    drawn = chart.frame("Resident memory before the step, and at most", [1], [step["resident_peak_kb"] / 1024 for _, step in steps], "", "MiB", x_ticks=[(-1, "")])
     room = (drawn.x.end - drawn.x.start) / len(steps)
     for number, (target, step) in enumerate(steps):
         center, series = drawn.x.start + room * (number + 0.5), chart.SERIES[target]
@@ -267,11 +268,15 @@ def section(scenario, checks):
     if scenario.name == "agents":
         charts = [percentiles("Latency, every partition cold", {"ibex": (scenario.steps.get(("ibex", 0)) or {"shown_ms": {}})["shown_ms"]}),
                   percentiles("Latency, the same agents again", {"ibex": (scenario.steps.get(("ibex", 1)) or {"shown_ms": {}})["shown_ms"]})]
-    charts += [cpu(scenario), resident(scenario)]
+    elif head["burst"]:
+        charts = charts[:1]
+    else:
+        charts.append(cpu(scenario))
+    charts.append(resident(scenario))
     pieces.append(f'<div class="charts">{"".join(charts)}</div>')
-    for check in checks:
-        verdict = f'<span class="bad">{escaped("; ".join(check["faults"]))}</span>' if check["faults"] else "holds"
-        pieces.append(f"<p>{escaped(TARGETS.get(check['target'], check['target']))}: {verdict}</p>")
+    if checks:
+        said = [f"{check['target']}: " + (f'<span class="bad">{escaped("; ".join(check["faults"]))}</span>' if check["faults"] else "holds") for check in checks]
+        pieces.append(f"<p>What has to hold. {'. '.join(said)}.</p>")
     pieces.append(outcomes_table(scenario))
     pieces.append(f"<details><summary>All steps</summary>{steps_table(scenario)}</details>")
     return "".join(pieces)
@@ -326,7 +331,7 @@ def page(lines):
     warnings = [text for said, text in ((machine["quick"], "A quick run tries the program; its figures mean nothing."),
                                         (machine["lenient"], "Refused steps are drawn as well: figures of the client, not of the target.")) if said]
     body = [f"<h1>IBEX under load</h1>{''.join(f'<p class=bad>{text}</p>' for text in warnings)}<dl>{''.join(f'<dt>{name}</dt><dd>{escaped(value)}</dd>' for name, value in facts.items())}</dl>",
-            METHOD, overview(found), *(section(scenario, checks[scenario.name]) for scenario in found), *map(outage_section, outages)]
+            METHOD, f"<p>{TARGETS}</p>", overview(found), *(section(scenario, checks[scenario.name]) for scenario in found), *map(outage_section, outages)]
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>IBEX under load</title>'
             f"<style>{STYLE}{chart.STYLE}</style></head><body>{''.join(body)}</body></html>")
 

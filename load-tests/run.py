@@ -75,7 +75,7 @@ class Run:
             store = await self._store_of_agents(scenario, folder)
         them = []
         self.log.add("scenario", name=scenario.name, title=scenario.title, tells=scenario.tells, unit=scenario.unit, rates=scenario.rates, seconds=scenario.seconds,
-                     streams="streams" == scenario.name, burst=scenario.burst)
+                     streams=scenario.unit == "streams/s", burst=scenario.burst, provider_ms=scenario.provider_ms)
         try:
             for name in scenario.targets:
                 them.append(await targets.start(name, folder / name, self.cores, store, self.provider, scenario.settings))

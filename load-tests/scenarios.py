@@ -89,7 +89,7 @@ class Scenario:
     seconds: float
     targets: tuple = ALL
     settings: dict = field(default_factory=dict)
-    # The percentiles are of: latency, or ttfb for streams.
+    # What a rate is of. Of streams the time to the first byte is shown.
     unit: str = "requests/s"
     patience_s: float = openloop.PATIENCE_S
     check: Callable = None
@@ -98,6 +98,8 @@ class Scenario:
     # Not of a rate at all: everything is due at once.
     burst: bool = False
     agents: int = 0
+    # What the provider takes by itself, in milliseconds; the page shows what comes on top of it.
+    provider_ms: int = 0
 
 
 # ---------------------------------------------------------------- Chat and streams
@@ -258,7 +260,7 @@ def scenarios(quick=False):
         Scenario("agents", "Many agents", f"{many} agents with ten memories each; the first step finds every partition cold, the second one warm.",
                  agents, (rate, rate), many / rate, targets=("ibex",), check=check_hung, warm_up=0, agents=many),
         Scenario("slow", "Slow provider", f"The provider takes {wait} ms. What waits costs memory, and little else.",
-                 simple(f"load-slow-{wait}", 1000, 3), rates(50, 250, 500), seconds, patience_s=20, check=check_hung),
+                 simple(f"load-slow-{wait}", 1000, 3), rates(50, 250, 500), seconds, patience_s=20, check=check_hung, provider_ms=wait),
         Scenario("errors", "Errors of the provider", "A quarter each: served, 500, 429, and a stream that breaks off.", errors, rates(200), seconds,
                  targets=THROUGH, check=check_errors),
         Scenario("leavers", "Clients that leave", "A quarter each: served, gone within the body, before the answer, within the stream.", leavers, rates(200), seconds,
