@@ -241,8 +241,6 @@ class Load:
         """-> Step, after the last answer, or when patience is at its end: what is open then is counted as hung."""
         for _ in range(min(connections, len(self.shots))):
             self.idle.append(await self._connect())
-        gc.collect()
-        gc.disable()
         timer = measure.Timer(self.loop, self._due)
         try:
             self.timer = timer
@@ -255,7 +253,6 @@ class Load:
                 pass
             self._hung()
         finally:
-            gc.enable()
             timer.close()
             for link in list(self.links):
                 link.transport.abort()
@@ -349,7 +346,13 @@ async def drive(target, provider, cores, shots, wanted, seconds, **how):
         measure.forget_peak(process)
     used = [measure.tree_cpu_s(process) if process else 0.0, measure.cpu_s(own), measure.cpu_s(provider_id)]
     core = [measure.core_busy_s(cores.target), measure.core_busy_s(cores.driver)]
-    step = await Load(target.port, shots, wanted, seconds).run(**how)
+    # A collection would be a pause of the client in everybody's latency.
+    gc.collect()
+    gc.disable()
+    try:
+        step = await Load(target.port, shots, wanted, seconds).run(**how)
+    finally:
+        gc.enable()
     step.target_core, step.driver_core = measure.core_busy_s(cores.target) - core[0], measure.core_busy_s(cores.driver) - core[1]
     step.target_cpu = measure.tree_cpu_s(process) - used[0] if process else 0.0
     step.driver_cpu, step.provider_cpu = measure.cpu_s(own) - used[1], measure.cpu_s(provider_id) - used[2]
