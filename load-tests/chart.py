@@ -7,12 +7,12 @@ import math
 SERIES = {"direct": 0, "nginx": 1, "ibex": 2, "ibex-skip": 3}
 
 STYLE = """
-  svg { --ink: #1b1f24; --faint: #6a737d; --rule: #d9dee3; --ground: #ffffff; --shade: #f6d5d0; --c0: #6a737d; --c1: #00857a; --c2: #1f5fd0; --c3: #c25700; --c4: #b3202a; --c5: #7b3fb5;
+  svg { --ink: #1b1f24; --faint: #6a737d; --rule: #d9dee3; --ground: #ffffff; --shade: #f6d5d0; --calm: #eef1f4; --c0: #6a737d; --c1: #00857a; --c2: #1f5fd0; --c3: #c25700; --c4: #b3202a; --c5: #7b3fb5;
         font: 12px system-ui, sans-serif; background: var(--ground); max-width: 100%; height: auto; }
   @media (prefers-color-scheme: dark) {
-    svg { --ink: #e8ecf0; --faint: #9aa4ae; --rule: #363d45; --ground: #15191e; --shade: #4a2725; --c0: #9aa4ae; --c1: #3cc4b4; --c2: #7aa8ff; --c3: #ff9d4d; --c4: #ff7b7b; --c5: #c79bff; }
+    svg { --ink: #e8ecf0; --faint: #9aa4ae; --rule: #363d45; --ground: #15191e; --shade: #4a2725; --calm: #20262d; --c0: #9aa4ae; --c1: #3cc4b4; --c2: #7aa8ff; --c3: #ff9d4d; --c4: #ff7b7b; --c5: #c79bff; }
   }
-  svg text { fill: var(--ink); } svg text.faint { fill: var(--faint); } svg .rule { stroke: var(--rule); fill: none; } svg .shade { fill: var(--shade); }
+  svg text { fill: var(--ink); } svg text.faint { fill: var(--faint); } svg .rule { stroke: var(--rule); fill: none; } svg .shade { fill: var(--shade); } svg .calm { fill: var(--calm); }
   svg .line { fill: none; stroke-width: 2; } svg .dashed { stroke-dasharray: 5 4; } svg .title { font-weight: 600; font-size: 13px; }
 """ + "".join(f"  svg .s{n} {{ stroke: var(--c{n}); }} svg .f{n} {{ fill: var(--c{n}); stroke: none; }}\n" for n in range(6))
 
@@ -79,10 +79,10 @@ class Chart:
         self.x, self.y = x, y
         self.parts, self.legend = [], []
 
-    def shade(self, begin, end, text):
-        """A stretch of the x axis in which something was the case."""
+    def shade(self, begin, end, text, kind="shade"):
+        """A stretch of the x axis in which something was the case; `calm` when it is no trouble."""
         left, right = self.x(begin), self.x(end)
-        self.parts.insert(0, f'<rect class="shade" x="{left:.1f}" y="{self.y.end:.1f}" width="{right - left:.1f}" height="{self.y.start - self.y.end:.1f}"/>'
+        self.parts.insert(0, f'<rect class="{kind}" x="{left:.1f}" y="{self.y.end:.1f}" width="{right - left:.1f}" height="{self.y.start - self.y.end:.1f}"/>'
                              f'<text class="faint" x="{left + 4:.1f}" y="{self.y.end + 13:.1f}">{html.escape(text)}</text>')
 
     def line(self, name, series, points, dashed=False, marks=True, unit="", legend=True):

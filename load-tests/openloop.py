@@ -386,11 +386,14 @@ def judge(step, cores, burst=False):
         figures["age_ms"] = measure.curve(step.ages)
         figures["chunks"] = len(step.ages)
     figures["by_name"] = dict(collections.Counter(f"{seen.name} {seen.outcome}" for seen in step.seen))
-    figures["saturated"] = figures["achieved"] < 0.9 * step.due / step.seconds and len(good) == len(answered) or step.not_sent > 0
+    figures["saturated"] = figures["achieved"] < 0.9 * step.due / step.seconds and len(good) >= 0.9 * len(step.seen) or step.not_sent > 0
     # What is due all at once is late by design; there the figures are about memory and refusals.
     figures["saturated"] = figures["saturated"] and not burst
     figures["refused"] = "" if burst else refusal(figures, sent / max(step.due - step.not_sent, 1))
-    figures["notes"] = ["others used the target's core"] if cores.pinned and figures["target_core_others"] > 0.15 else []
+    degraded = 1 - step.levels["L0"] / sum(step.levels.values()) if step.levels else 0.0
+    figures["notes"] = [text for said, text in (
+        (cores.pinned and figures["target_core_others"] > 0.15, f"others used the target's core for {100 * figures['target_core_others']:.0f} % of the time"),
+        (degraded > 0.005, f"{100 * degraded:.1f} % of the answers had less than full context")) if said]
     return figures
 
 

@@ -74,7 +74,7 @@ class Step:
         self.drawn = bool(good)
         self.figures = {key: middle([line.get(key) for line in good or lines]) for key in lines[0]}
         self.saturated = any(line["saturated"] for line in good or lines)
-        self.notes = sorted({note for line in lines for note in line["notes"]})
+        self.notes = sorted({note for line in good or lines for note in line["notes"]})
         self.spread = {share: [line["shown_ms"][share] for line in good if share in line["shown_ms"]] for share in ("0.5", "0.99")}
 
     def __getitem__(self, key):

@@ -77,7 +77,7 @@ class Run:
         self.log.add("scenario", name=scenario.name, title=scenario.title, tells=scenario.tells, unit=scenario.unit, rates=scenario.rates, seconds=scenario.seconds,
                      streams=scenario.unit == "streams/s", burst=scenario.burst, provider_ms=scenario.provider_ms)
         try:
-            for name in scenario.targets:
+            for name in self._targets(scenario):
                 them.append(await targets.start(name, folder / name, self.cores, store, self.provider, scenario.settings))
                 if name == "ibex" and not scenario.agents:
                     await self._recalls(them[-1])
@@ -86,6 +86,13 @@ class Run:
             for target in them:
                 await target.stop()
         print(f"  {time.monotonic() - began:.0f} s", flush=True)
+
+    def _targets(self, scenario):
+        names = [name for name in scenario.targets if name in (self.options.target or scenarios.ALL)]
+        if "nginx" in names and not shutil.which("nginx"):
+            print("  nginx is not installed and is left out")
+            names.remove("nginx")
+        return names
 
     async def _steps(self, scenario, them, store):
         if scenario.warm_up:
@@ -214,7 +221,7 @@ async def main(options, folder):
     try:
         await run.prepare()
         for scenario in every:
-            if scenario.name in chosen:
+            if scenario.name in chosen and set(scenario.targets) & set(options.target or scenarios.ALL):
                 await run.scenario(scenario)
         for name in OUTAGES:
             if name in chosen:
@@ -234,6 +241,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ibex", default=str(ROOT / "target/release/ibex"), metavar="FILE", help="the binary [default: the release build]")
     parser.add_argument("--scenario", nargs="+", metavar="NAME", help=f"these [default: all]: {', '.join(each.name for each in scenarios.scenarios())}, {', '.join(OUTAGES)}")
+    parser.add_argument("--target", nargs="+", choices=scenarios.ALL, metavar="NAME", help=f"these [default: all that a scenario has]: {', '.join(scenarios.ALL)}")
     parser.add_argument("--quick", action="store_true", help="short steps and small loads: tries the program, measures nothing")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="of the scenarios without a verdict; the page shows medians [default: 1]")
     parser.add_argument("--out", default=str(ROOT / "target/load"), metavar="FOLDER", help="for load.jsonl and load.html [default: target/load]")

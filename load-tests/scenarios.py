@@ -246,7 +246,7 @@ def scenarios(quick=False):
     count, size = (12, 4 * MIB) if quick else (24, 20 * MIB)
     cap = 32 * MIB if quick else BIG_CAP
     many, rate = (60, 60) if quick else (2000, 200)
-    wait = 300 if quick else 2000
+    wait, faulty = (300, 40) if quick else (2000, 200)
     return [
         Scenario("chat-1k", "Chat, 1 kB", "Short requests, answered at once by the provider: what the hop itself costs.",
                  simple("load-chat", 1000, 3), rates(100, 250, 500, 1000, 1500, 2000, 3000), seconds),
@@ -261,8 +261,8 @@ def scenarios(quick=False):
                  agents, (rate, rate), many / rate, targets=("ibex",), check=check_hung, warm_up=0, agents=many),
         Scenario("slow", "Slow provider", f"The provider takes {wait} ms. What waits costs memory, and little else.",
                  simple(f"load-slow-{wait}", 1000, 3), rates(50, 250, 500), seconds, patience_s=20, check=check_hung, provider_ms=wait),
-        Scenario("errors", "Errors of the provider", "A quarter each: served, 500, 429, and a stream that breaks off.", errors, rates(200), seconds,
+        Scenario("errors", "Errors of the provider", "A quarter each: served, 500, 429, and a stream that breaks off.", errors, (faulty,), seconds,
                  targets=THROUGH, check=check_errors),
-        Scenario("leavers", "Clients that leave", "A quarter each: served, gone within the body, before the answer, within the stream.", leavers, rates(200), seconds,
+        Scenario("leavers", "Clients that leave", "A quarter each: served, gone within the body, before the answer, within the stream.", leavers, (faulty,), seconds,
                  targets=THROUGH, check=check_leavers),
     ]

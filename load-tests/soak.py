@@ -233,7 +233,7 @@ def drawing(samples, seconds, title):
     for what, key, unit, series in (("Resident memory", "resident_mib", "MiB", 2), ("Descriptors", "files", "open", 1), ("Threads", "threads", "", 3)):
         values = [getattr(sample, key) for sample in samples]
         drawn = chart.frame(f"{what}. {title}" if not charts else what, minutes, values, "minutes", unit, width=952, height=260)
-        drawn.shade(0, WARM_UP * seconds / 60, "warm-up, not judged")
+        drawn.shade(0, WARM_UP * seconds / 60, "warm-up, not judged", "calm")
         drawn.line(what, series, list(zip(minutes, values)), marks=False, legend=False)
         charts.append(drawn)
     inner = "".join(f'<g transform="translate(0 {260 * number})">{drawn.svg()}</g>' for number, drawn in enumerate(charts))
