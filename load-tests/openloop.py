@@ -67,7 +67,7 @@ class Seen:
 class Link(asyncio.Protocol):
     """One connection, and the request that is under way on it."""
 
-    __slots__ = ("load", "transport", "shot", "buffer", "status", "left", "chunked", "first", "sent_at", "rest", "paused", "chunks", "closes", "code", "tail", "timer", "ended")
+    __slots__ = ("load", "transport", "shot", "buffer", "status", "left", "chunked", "first", "sent_at", "rest", "paused", "chunks", "closes", "code", "tail", "timer", "ended", "final")
 
     def __init__(self, load):
         self.load = load
@@ -84,7 +84,7 @@ class Link(asyncio.Protocol):
     def send(self, shot):
         """Begins a request."""
         self.shot, self.buffer, self.status, self.left, self.chunked = shot, b"", 0, 0, False
-        self.first, self.chunks, self.code, self.tail, self.ended = 0.0, 0, "", b"", False
+        self.first, self.chunks, self.code, self.tail, self.ended, self.final = 0.0, 0, "", b"", False, False
         self.sent_at = time.monotonic()
         data = shot.data
         if shot.leave == "body":
@@ -146,35 +146,42 @@ class Link(asyncio.Protocol):
 
     def _chunks(self, data):
         """Follows the chunks of a body; `left` is what the current one still has, with its line end."""
-        now = time.monotonic_ns()
-        if self.shot.stream:
-            for stamp in STAMP.findall(self.tail + data):
-                self.load.ages.append((now - int(stamp)) / 1e9)
-                self.chunks += 1
-            # A stamp that is cut in two is found with the next piece; one that was whole is not found again.
-            self.tail = (self.tail + data)[-21:].rpartition(b"@ ")[2] if len(data) < 21 else data[-21:].rpartition(b"@ ")[2]
-            self.ended = self.ended or b"[DONE]" in data
-            if self.shot.leave == "stream" and self.chunks >= self.shot.leave_chunks:
-                self._leave()
-                return
+        if self.shot.stream and self._events(data):
+            return
         while data:
             if self.left > 0:
                 taken = min(self.left, len(data))
                 self.left -= taken
                 data = data[taken:]
+                if self.final and not self.left:
+                    self._finish("cut" if self.shot.stream and self.status == 200 and not self.ended else self.status)
+                    return
                 continue
+            # A line with a size is short; it may come in two pieces.
             self.buffer += data[:20]
             line = self.buffer.find(b"\r\n")
             if line < 0:
-                data = data[20:] if len(data) > 20 else b""
+                data = data[20:]
                 continue
             size = int(self.buffer[:line].split(b";")[0], 16)
             data = (self.buffer + data[20:])[line + 2:]
             self.buffer = b""
-            if size == 0:
-                self._finish("cut" if self.shot.stream and self.status == 200 and not self.ended else self.status)
-                return
-            self.left = size + 2
+            self.left, self.final = size + 2, size == 0
+
+    def _events(self, data):
+        """Reads when each event was written -> whether the client has left on that."""
+        now, text, end = time.monotonic_ns(), self.tail + data, 0
+        for stamp in STAMP.finditer(text):
+            self.load.ages.append((now - int(stamp[1])) / 1e9)
+            self.chunks += 1
+            end = stamp.end()
+        # A stamp, or the end, that is cut in two is found with the next piece; one that was whole is not found again.
+        self.ended = self.ended or b"[DONE]" in text
+        self.tail = text[max(end, len(text) - 20):]
+        if self.shot.leave == "stream" and self.chunks >= self.shot.leave_chunks:
+            self._leave()
+            return True
+        return False
 
     def _leave(self):
         if self.shot is not None:

@@ -247,7 +247,7 @@ def scenarios(quick=False):
     cap = 32 * MIB if quick else BIG_CAP
     many, rate = (60, 60) if quick else (2000, 200)
     wait, faulty = (300, 40) if quick else (2000, 200)
-    return [
+    found = [
         Scenario("chat-1k", "Chat, 1 kB", "Short requests, answered at once by the provider: what the hop itself costs.",
                  simple("load-chat", 1000, 3), rates(100, 250, 500, 1000, 1500, 2000, 3000), seconds),
         Scenario("chat-30k", "Chat, 30 kB", "20 messages and 8 tools, as an agent sends them.",
@@ -266,3 +266,7 @@ def scenarios(quick=False):
         Scenario("leavers", "Clients that leave", "A quarter each: served, gone within the body, before the answer, within the stream.", leavers, (faulty,), seconds,
                  targets=THROUGH, check=check_leavers),
     ]
+    if quick:
+        for scenario in found:
+            scenario.warm_up = min(scenario.warm_up, 0.2)
+    return found
