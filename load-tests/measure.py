@@ -78,11 +78,24 @@ def forget_peak(process):
 
 
 def descriptors(process):
-    """Open file descriptors."""
+    """-> (open file descriptors, those of them that are no connection with a peer at its other end).
+
+    A connection whose peer has gone and that is still open here counts among the latter: that is what a leak looks like, and a burst of clients does not.
+    """
     try:
-        return len(os.listdir(f"/proc/{process}/fd"))
+        links = [os.readlink(f"/proc/{process}/fd/{name}") for name in os.listdir(f"/proc/{process}/fd")]
     except OSError:
-        return 0
+        return 0, 0
+    live = set()
+    for line in pathlib.Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == ESTABLISHED:
+            live.add(f"socket:[{fields[9]}]")
+    return len(links), sum(link not in live for link in links)
+
+
+# The state of a connection in /proc/net/tcp.
+ESTABLISHED = "01"
 
 
 # ---------------------------------------------------------------- Cores

@@ -182,8 +182,25 @@ class Process:
 
     def start(self):
         """It takes connections when this returns."""
+        self._spawn()
+        return self._started()
+
+    async def start_again(self):
+        """The same while the event loop goes on."""
+        self._spawn()
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.process.stdout, told.set)
+        try:
+            await told.wait()
+        finally:
+            loop.remove_reader(self.process.stdout)
+        self._started()
+
+    def _spawn(self):
         command = self.cores.command(self.cores.provider, ["setpriv", "--pdeathsig", "KILL", sys.executable, __file__, "--port", str(self.port)])
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    def _started(self):
         told = self.process.stdout.readline()
         if not told:
             raise SystemExit("the provider does not start")

@@ -29,19 +29,25 @@ from openloop import Load, Shot
 from wire import Broken, Hung, NotSent
 
 # No request may take longer.
-LIMIT_S = 20.0
+LIMIT_S = 30.0
 # The share of the time that is not judged: caches fill, the allocator takes what it will keep.
 WARM_UP = 0.3
 # Resident memory may rise by so large a share of itself in ten minutes.
 RISE = 0.01
-# Descriptors and threads: the middle of the last quarter may be so far above that of the first.
+# So many more descriptors without a living peer may there be in the last quarter than in the first, and so many more threads at rest.
 MORE_FILES, MORE_THREADS = 8, 2
 # How long everything has to come to rest after the last request.
 REST_S = 40.0
+# A worker thread without work ends after ten seconds.
+THREADS_REST_S = 15.0
 # How long the provider is away when it is restarted.
 AWAY_S = 2.0
 
+# Streams that one token may have open; far more are opened, and each that kept its slot would be missing at the end.
+SLOTS = 200
+
 SETTINGS = {
+    "IBEX_RATE_LIMIT__DEFAULT_STREAMS": str(SLOTS),
     # A session that nobody continues goes after a minute, so that a run of half an hour sees as many go as come.
     "IBEX_SESSION__IDLE_S": "60",
     "IBEX_UPSTREAM__FIRST_BYTE_TIMEOUT_MS": "10000",
@@ -59,14 +65,15 @@ class Sample:
     at: float
     resident_mib: float
     files: int
+    without_peer: int
     threads: int
-    sockets: dict
+    metrics: dict
     done: int
 
     def row(self):
         """For the table."""
-        return [f"{self.at / 60:.1f}", f"{self.resident_mib:.1f}", self.files, self.threads, self.sockets.get("ibex_answers_open", "-"),
-                self.sockets.get("ibex_session_lanes", "-"), f"{self.sockets.get('ibex_session_lane_bytes', 0) / (1 << 20):.1f}", self.done]
+        return [f"{self.at / 60:.1f}", f"{self.resident_mib:.1f}", self.files, self.without_peer, self.threads, self.metrics.get("ibex_answers_open", "-"),
+                self.metrics.get("ibex_session_lanes", "-"), f"{self.metrics.get('ibex_session_lane_bytes', 0) / (1 << 20):.1f}", self.done]
 
 
 @dataclass
@@ -80,7 +87,7 @@ class Traffic:
     hung: int = 0
     done: int = 0
     restarts: int = 0
-    away: bool = False
+    late: float = 0.0
 
     def __post_init__(self):
         self.random = random.Random(self.options.seed)
@@ -105,6 +112,7 @@ class Traffic:
         due = loop.time()
         while due < self.until:
             await asyncio.sleep(max(due - loop.time(), 0))
+            self.late = max(self.late, loop.time() - due)
             tasks.create_task(send())
             due += self.random.expovariate(rate)
 
@@ -166,7 +174,7 @@ class Traffic:
             await asyncio.sleep(self.options.restart)
             self.provider.stop()
             await asyncio.sleep(AWAY_S)
-            self.provider.start()
+            await self.provider.start_again()
             self.restarts += 1
         await asyncio.sleep(max(self.until - loop.time(), 0))
 
@@ -181,7 +189,7 @@ async def watch(target, traffic, began, every, samples):
         except (NotSent, Broken, Hung):
             seen = {}
         process = target.process_id
-        samples.append(Sample(loop.time() - began, measure.resident_kb(process) / 1024, measure.descriptors(process), measure.status(process, "Threads"), seen, traffic.done))
+        samples.append(Sample(loop.time() - began, measure.resident_kb(process) / 1024, *measure.descriptors(process), measure.status(process, "Threads"), seen, traffic.done))
         if len(samples) % 12 == 1:
             print("  " + " | ".join(str(cell) for cell in samples[-1].row()), flush=True)
 
@@ -203,26 +211,49 @@ class Verdict:
         return sum(row[3] != "holds" for row in self.rows)
 
 
-def judge(samples, seconds, traffic, still, runs, stats, base_files):
-    """-> Verdict"""
+@dataclass
+class Rest:
+    """What the process holds while nobody asks anything."""
+    files: int
+    threads: int
+    without_peer: int
+
+    @classmethod
+    def of(cls, process):
+        """Right now."""
+        files, without_peer = measure.descriptors(process)
+        return cls(files, measure.status(process, "Threads"), without_peer)
+
+
+async def free_slots(target, maker):
+    """How many streams may be open at once: as many are opened as there are slots."""
+    load = Load(target.port, [Shot(maker.data(target), "stream", True) for _ in range(SLOTS)], SLOTS, 1)
+    step = await load.run(connections=0, patience_s=LIMIT_S)
+    return sum(seen.outcome == 200 for seen in step.seen)
+
+
+def judge(samples, seconds, traffic, rest, still, free, runs, stats):
+    """-> Verdict. `rest` is the process at rest before and after, `still` what it says is open, `free` the stream slots, `stats` what the provider says."""
+    before, after = rest
     verdict = Verdict()
     judged = [sample for sample in samples if sample.at >= WARM_UP * seconds]
     quarter = max(len(judged) // 4, 1)
-    first, last = judged[:quarter], judged[-quarter:]
     rise = measure.slope([(sample.at, sample.resident_mib) for sample in judged]) * 600
     usual = measure.median([sample.resident_mib for sample in judged]) or 1
     verdict.add("resident memory", f"{rise:+.2f} MiB in ten minutes of {usual:.1f} MiB ({100 * rise / usual:+.2f} %)", f"less than +{100 * RISE:g} %", rise / usual < RISE)
-    for what, key, more in (("descriptors", "files", MORE_FILES), ("threads", "threads", MORE_THREADS)):
-        before, after = (measure.median([getattr(sample, key) for sample in those]) for those in (first, last))
-        verdict.add(what, f"{before} in the first quarter, {after} in the last", f"at most {more} more", after <= before + more)
-    verdict.add("descriptors at rest", f"{base_files[0]} before the traffic, {base_files[1]} after it", "connections that are kept for the provider, and few else",
-                base_files[1] <= base_files[0] + MORE_FILES + stats["connections"])
+    first, last = (measure.median([sample.without_peer for sample in those]) for those in (judged[:quarter], judged[-quarter:]))
+    verdict.add("descriptors without a living peer", f"{first} in the first quarter, {last} in the last", f"at most {MORE_FILES} more", last <= first + MORE_FILES)
+    verdict.add("descriptors at rest", f"{before.files} before the traffic, {after.files} after it, of them {stats['connections']} connections that are kept for the provider",
+                f"at most {MORE_FILES} more besides these", after.files <= before.files + MORE_FILES + stats["connections"])
+    verdict.add("threads at rest", f"{before.threads} before the traffic, {after.threads} after it, at most {max(sample.threads for sample in samples)} within",
+                f"at most {MORE_THREADS} more", after.threads <= before.threads + MORE_THREADS)
     verdict.add("open at the end", str(still or "nothing"), "nothing", not still)
+    verdict.add("stream slots", f"{free} of {SLOTS} free", f"{SLOTS}", free == SLOTS)
     verdict.add("open at the provider", str(stats["open"]), "0", not stats["open"])
-    verdict.add("requests without an end", str(traffic.hung), "0", not traffic.hung)
+    verdict.add("requests without an end", f"{traffic.hung}; the client itself was at most {traffic.late:.1f} s late", "0", not traffic.hung)
     verdict.add("the process", "runs" if runs else "has ended", "runs", runs)
     bad = traffic.outcomes["bad token"]
-    verdict.add("bad tokens", ", ".join(f"{name}: {count}" for name, count in bad.items()) or "none", "401 only", set(bad) <= {"401"})
+    verdict.add("bad tokens", ", ".join(f"{name}: {count}" for name, count in bad.items()) or "none", "401, or 503 when it could not be checked", set(bad) <= {"401", "503"})
     return verdict
 
 
@@ -255,8 +286,8 @@ async def main(options, folder):
         target = await targets.start("ibex", folder / "ibex", cores, store, provider, SETTINGS)
         try:
             traffic = Traffic(target, provider, store.token, options)
-            files = measure.descriptors(target.process_id)
-            print(f"ibex {measure.binary(options.ibex)}; {measure.machine(cores)}\n\n  minute | resident MiB | descriptors | threads | answers open | lanes | lanes MiB | requests", flush=True)
+            before = Rest.of(target.process_id)
+            print(f"ibex {measure.binary(options.ibex)}; {measure.machine(cores)}\n\n  minute | resident MiB | descriptors | without peer | threads | answers open | lanes | lanes MiB | requests", flush=True)
             loop = asyncio.get_running_loop()
             watching = asyncio.create_task(watch(target, traffic, loop.time(), options.every, samples))
             try:
@@ -266,13 +297,15 @@ async def main(options, folder):
             target.client.close()
             runs = target.runs()
             still = await target.at_rest(REST_S) if runs else {}
-            stats = await provider_stats(provider)
-            rest = measure.descriptors(target.process_id)
+            free = await free_slots(target, traffic.makers["stream"]) if runs else 0
+            target.client.close()
+            await asyncio.sleep(THREADS_REST_S)
+            stats, after = await provider_stats(provider), Rest.of(target.process_id)
         finally:
             await target.stop()
     finally:
         provider.stop()
-    return tell(options, seconds, samples, traffic, judge(samples, seconds, traffic, still, runs, stats, (files, rest)))
+    return tell(options, seconds, samples, traffic, judge(samples, seconds, traffic, (before, after), still, free, runs, stats))
 
 
 async def provider_stats(provider):
