@@ -25,7 +25,7 @@ import provider as scripted
 import scenarios
 import talk
 from openloop import Load, Shot
-from targets import clean_environment
+from targets import NGINX_ACCOUNT, clean_environment
 from wire import Broken, Hung, NotSent
 
 # A stream that began before SIGTERM must have ended when the drain does, else it is cut by design.
@@ -35,6 +35,7 @@ SETTLE_S = 4.0
 PROBE_S = 0.25
 
 NGINX = """
+{account}
 worker_processes 1;
 daemon off;
 pid {folder}/nginx.pid;
@@ -86,7 +87,7 @@ class Balancer:
 
     def _write(self):
         servers = "\n".join(f"    server 127.0.0.1:{port} max_fails=1 fail_timeout=1s{' down' if port in self.aside else ''};" for port in self.ports)
-        self.config.write_text(NGINX.format(folder=self.folder, port=self.port, servers=servers))
+        self.config.write_text(NGINX.format(account=NGINX_ACCOUNT, folder=self.folder, port=self.port, servers=servers))
 
     def set_aside(self, ports):
         """No new requests for these. What is under way goes on in the worker that has it."""

@@ -34,7 +34,11 @@ tokenizer = "o200k_base"
 system_role = "multi"
 """
 
+# Started by root, nginx gives its workers to an account that cannot reach a folder of root's.
+NGINX_ACCOUNT = "user root;" if os.getuid() == 0 else ""
+
 NGINX = """
+{account}
 worker_processes 1;
 daemon off;
 pid {folder}/nginx.pid;
@@ -138,7 +142,7 @@ class Nginx(Started):
     async def start(self, provider):
         """It passes requests on when this returns."""
         config = self.folder / "nginx.conf"
-        config.write_text(NGINX.format(folder=self.folder, port=self.port, provider=provider.port, key=KEY))
+        config.write_text(NGINX.format(account=NGINX_ACCOUNT, folder=self.folder, port=self.port, provider=provider.port, key=KEY))
         return await self._run(["nginx", "-p", str(self.folder), "-c", str(config)], clean_environment(), "/stats")
 
 
