@@ -21,7 +21,7 @@ STYLE = """
   .charts { display: flex; flex-wrap: wrap; gap: 12px; } .charts svg { border: 1px solid var(--rule); border-radius: 6px; }
   .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; margin: .6rem 0; font-variant-numeric: tabular-nums; }
   th, td { padding: 3px 9px; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; } th { color: var(--faint); font-weight: 600; }
-  th:first-child, td:first-child, td.text { text-align: left; } td.text { white-space: normal; min-width: 16rem; }
+  th:first-child, td:first-child, td.text { text-align: left; } td.text { white-space: normal; min-width: 24rem; }
   summary { cursor: pointer; color: var(--faint); margin-top: .6rem; } dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; background: var(--card); padding: 12px 16px; border-radius: 6px; }
   dt { color: var(--faint); } dd { margin: 0; }
 """
@@ -183,7 +183,7 @@ def outage(line):
     """Answers by second, and how long they took."""
     seconds = line["seconds"]
     rate = max((sum(second["statuses"].values()) for second in seconds), default=1)
-    drawn = chart.frame("Chat answers in each second, by when they were due", [len(seconds)], [rate], "seconds", "requests", width=952)
+    drawn = chart.frame("Chat answers in each second, by when they were due", [len(seconds)], [rate], "seconds", "", width=952)
     drawn.shade(line["hurt"], max(line["healed"], line["hurt"] + 0.2), "Redis is away")
     kinds = {"200, with memory": 2, "200, degraded": 3, "503": 4, "other": 5}
     width = (drawn.x.end - drawn.x.start) / max(len(seconds), 1) - 2
@@ -218,7 +218,7 @@ def spread(values):
 
 def steps_table(scenario):
     """Every step, the refused ones with the reason."""
-    head = ["Target", f"Wanted ({scenario.head['unit']})", "Answered", "p50 ms", "p90", "p99", "p99.9", "max", "CPU us", "Peak MiB", "Core busy", "Client late p99 ms", "Measuring core", "Remarks"]
+    head = ["Target", "Wanted", "Answered", "p50 ms", "p90", "p99", "p99.9", "max", "CPU us", "Peak MiB", "Core busy", "Late p99 ms", "Client busy", "Remarks"]
     if scenario.head["streams"]:
         head[8:8] = ["Chunk age p50 ms", "p99"]
     rows = []
@@ -284,10 +284,10 @@ def section(scenario, checks):
 
 def outage_section(line):
     """Redis away."""
-    back = "not within the test" if line["recovery_s"] is None else f"{line['recovery_s']:.1f} s after its return"
+    back = "Within the test not everything was well again." if line["recovery_s"] is None else f"Everything was well again {line['recovery_s']:.1f} s after Redis was back."
     faults = f'<p class="bad">{escaped("; ".join(line["faults"]))}</p>' if line["faults"] else "<p>No request without authority reached the provider, no acknowledged write was lost, none was without an end.</p>"
     return (f'<h2 id="{line["scenario"]}">{escaped(line["title"])}</h2><p>{line["rate"]} chat requests a second at {line["replicas"]} replicas over PostgreSQL and Redis. '
-            f'Everything is well again {back}. The client was at most {line["late_ms"]} ms late; its timer is exact to a millisecond here, and fleet and client share all cores.</p>'
+            f'{back} The client was at most {line["late_ms"]} ms late; its timer is exact to a millisecond here, and fleet and client share all cores.</p>'
             f'<div class="charts">{outage(line)}</div>{faults}')
 
 
