@@ -98,7 +98,7 @@ class Link(asyncio.Protocol):
             self._more()
 
     def _more(self):
-        while self.rest and not self.paused:
+        while self.rest and not self.paused and not self.transport.is_closing():
             piece, self.rest = self.rest[:PIECE], self.rest[PIECE:]
             self.transport.write(piece)
 
@@ -189,10 +189,20 @@ class Link(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, _):
-        """An answer that was under way is broken."""
+        """An answer that was under way is broken, unless all of it has arrived."""
         self.load.lost(self)
+        if self.shot is not None and self.rest:
+            self._read_rest()
         if self.shot is not None:
             self._finish("broken")
+
+    def _read_rest(self):
+        """A server may answer before it has all of a body, and close. Sending fails then, although the answer has arrived."""
+        try:
+            while self.shot is not None and (data := os.read(self.transport.get_extra_info("socket").fileno(), PIECE)):
+                self.data_received(data)
+        except OSError:
+            pass
 
     def _finish(self, outcome):
         shot, self.shot = self.shot, None
