@@ -17,8 +17,8 @@ services = tests/tools/services.sh
 deploy   = . tests/tools/env.sh && python_env deploy tests/tools/deploy-requirements.txt
 setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
-.PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk console bench e2e-model conformance \
-        models onnx services services-stop
+.PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk console bench load-smoke load soak rolling \
+        e2e-model conformance models onnx services services-stop
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,8 +110,32 @@ console: build ## The console in a real browser: every view, accessibility, scre
 	$(call section,console in a browser)
 	@tests/console/run.sh $(IBEX)
 
+load-smoke: build ## Whether the load tests themselves work, in a few seconds; measures nothing
+	$(call section,load tests)
+	@python3 load-tests/run.py --ibex $(IBEX) --quick --scenario errors leavers --target ibex --out $(TARGET)/load-smoke
+
 bench: ## Micro-benchmarks
 	$(CARGO) bench --locked
+
+# What is measured: LOAD_IBEX=FILE takes a binary that is there, LOAD=... passes options on (load-tests/README.md lists them).
+RELEASE   := $(TARGET)/release/ibex
+LOAD_IBEX ?= $(RELEASE)
+LOAD      ?=
+
+$(RELEASE): FORCE
+	$(CARGO) build --release --locked --bin ibex
+
+.PHONY: FORCE
+FORCE:
+
+load: $(LOAD_IBEX) ## Latency, throughput, processor time and memory under load, beside nginx: a page in target/load; a quarter of an hour
+	python3 load-tests/run.py --ibex $(LOAD_IBEX) --out $(TARGET)/load $(LOAD)
+
+soak: $(LOAD_IBEX) ## Half an hour of mixed traffic: whether memory, descriptors or slots grow
+	python3 load-tests/soak.py --ibex $(LOAD_IBEX) --out $(TARGET)/load $(LOAD)
+
+rolling: $(LOAD_IBEX) ## Two replicas behind nginx are restarted in turn: whether a client notices
+	python3 load-tests/rolling.py --ibex $(LOAD_IBEX) $(LOAD)
 
 e2e-model: build ## A real small model answers from memory through the binary
 	$(call section,end to end with a real model)

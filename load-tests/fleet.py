@@ -149,9 +149,9 @@ def family(parent):
 class Replica:
     """One `ibex serve`, with connections of the test to it."""
 
-    def __init__(self, name, fleet, settings):
+    def __init__(self, name, fleet, settings, port=None):
         self.name = name
-        self.port = free_port()
+        self.port = port or free_port()
         self.client = Client(self.port)
         self.log = fleet.folder / f"{name}.log"
         with self.log.open("ab") as log:

@@ -251,7 +251,7 @@ impl App {
             console: Console::new(&config.console, config.env),
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
-            traces: signals.traces,
+            traces,
             draining: AtomicBool::new(false),
             configuration: AtomicU8::default(),
             sessions,

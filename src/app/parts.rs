@@ -43,14 +43,6 @@ pub(super) fn failed(error: impl std::fmt::Display) -> StartError {
     StartError(error.to_string())
 }
 
-/// What tells of the service.
-pub(super) struct Signals {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) traces: Traces,
-    /// The store, which counts what is asked of it.
-    pub(super) store: Arc<dyn Store>,
-}
-
 /// What tells of the service, and the store, which counts what is asked of it.
 type Signals = (Arc<Metrics>, Traces, Arc<dyn Store>);
 
@@ -66,11 +58,8 @@ pub(super) fn signals(
         metrics.watch(Breaker::Postgres, figures);
     }
     let traces = Traces::new(&config.telemetry, clock.clone(), metrics.clone());
-    Ok(Signals {
-        store: Arc::new(Counted::new(store, metrics.store.clone())),
-        traces: traces.map_err(failed)?,
-        metrics,
-    })
+    let store = Arc::new(Counted::new(store, metrics.store.clone()));
+    Ok((metrics, traces.map_err(failed)?, store))
 }
 
 /// An index that does not know yet which partitions have all their vectors.
