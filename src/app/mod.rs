@@ -220,7 +220,6 @@ impl App {
         } = seams;
         let (tasks, secret) = (Tasks::new(), SessionSecret::new(keys.session.as_bytes()));
         let (metrics, traces, store) = signals(&config, &clock, store, breaker)?;
-        let rules = Rules::new(&config, &metrics, 0)?;
         let client = client(&config.upstream).map_err(failed)?;
         let token_key = TokenKey::new(keys.token_digest.as_bytes()).map_err(failed)?;
         let verifier = verifier(&config, &client, &store, &token_key, &clock)?;
@@ -238,7 +237,7 @@ impl App {
             near: branches.near,
             uses: Uses::new(store.clone(), index.clone(), clock.clone()),
             counter: counter(&*entropy).map_err(failed)?,
-            rules: ArcSwap::from_pointee(rules),
+            rules: ArcSwap::from_pointee(Rules::new(&config, &metrics, 0)?),
             slots: Slots::new(shared.rates.figures().clone()),
             rates: shared.rates,
             inflight: InFlight::new(&config.server),

@@ -80,8 +80,7 @@ pub async fn handle(
     trail.enter(Stage::Handoff);
     let outgoing = attached.outgoing(app, &valid, &resolved).await;
     trail.context = Some(attached.facts());
-    let call = handoff::Call::new(&facts, meta, headers);
-    let call = handoff::send(app, call, outgoing);
+    let call = handoff::send(app, handoff::Call::new(&facts, meta, headers), outgoing);
     trail.carry(attached.headers().iter().cloned());
     attached.count(app);
     let answered = call.await;
