@@ -62,7 +62,10 @@ fn attributes(span: &Span) -> BTreeMap<&str, Value> {
         Any::BoolValue(flag) => json!(flag),
         Any::IntValue(n) => json!(n),
         Any::DoubleValue(n) => json!(n),
-        other => panic!("{other:?}"),
+        Any::ArrayValue(_)
+        | Any::KvlistValue(_)
+        | Any::BytesValue(_)
+        | Any::StringValueStrindex(_) => panic!("no such value is sent"),
     };
     let pair = |kv: &'_ opentelemetry_proto::tonic::common::v1::KeyValue| {
         value(kv.value.as_ref().unwrap().value.as_ref().unwrap())
