@@ -310,6 +310,13 @@ async fn what_waits_at_the_end_is_exported_or_counted() {
     );
 }
 
+/// Lets everybody go on who can: the test's runtime has one thread, and sockets on loopback need no time.
+async fn settled() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_collector_that_is_busy_is_asked_again() {
     let upstream = Upstream::echo_ok().await;
@@ -326,10 +333,8 @@ async fn a_collector_that_is_busy_is_asked_again() {
     };
     ask().await;
     to.exchange(0).await.done.wait().await;
-    // Until the answer is read and the pause has begun; sockets on loopback need no time.
-    for _ in 0..1_000 {
-        tokio::task::yield_now().await;
-    }
+    // The answer is read, and the pause has begun.
+    settled().await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(1)).await;
     tokio::time::resume();
@@ -338,6 +343,8 @@ async fn a_collector_that_is_busy_is_asked_again() {
     // What it refuses for good is not sent again.
     ask().await;
     to.exchange(2).await.done.wait().await;
+    // What is under way when the service stops is sent once more: the answer has to be read before.
+    settled().await;
     app.stopped().await;
     assert_eq!(to.hits(), 3);
     let text = app.app.metrics.render(Exposition::Text).unwrap();
