@@ -560,9 +560,10 @@ async fn of_statements_in_the_same_microsecond_the_later_one_holds() {
         )
         .await
         .json();
-        let replaced = match last {
-            Value::Null => Value::Null,
-            ref id => json!([id]),
+        let replaced = if last.is_null() {
+            Value::Null
+        } else {
+            json!([last])
         };
         assert_eq!(written["supersedes"], replaced, "{written}");
         last = written["id"].clone();

@@ -103,14 +103,18 @@ impl ExprVisitor for Held {
     type Error = Infallible;
 
     fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Infallible> {
-        match expr {
-            Expr::VectorSelector(selector) => self.selector(selector),
-            Expr::MatrixSelector(matrix) => self.selector(&matrix.vs),
-            Expr::Aggregate(AggregateExpr {
-                modifier: Some(LabelModifier::Include(labels)),
-                ..
-            }) => self.grouped.extend(labels.labels.iter().cloned()),
-            _ => {}
+        if let Expr::VectorSelector(selector) = expr {
+            self.selector(selector);
+        }
+        if let Expr::MatrixSelector(matrix) = expr {
+            self.selector(&matrix.vs);
+        }
+        if let Expr::Aggregate(AggregateExpr {
+            modifier: Some(LabelModifier::Include(labels)),
+            ..
+        }) = expr
+        {
+            self.grouped.extend(labels.labels.iter().cloned());
         }
         Ok(true)
     }
