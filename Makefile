@@ -23,7 +23,7 @@ setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requir
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The release profile without its link-time optimisation: nearly as fast to run, and much faster to build the first time.
+# The release profile without its link-time optimisation: slower to run, which a demo does not show, and much faster to build the first time.
 run: export CARGO_PROFILE_RELEASE_LTO := off
 run: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 16
 run: ## Build, then start a demo that needs no account and no service
