@@ -257,7 +257,7 @@ def no_more_rights_than_needed(template):
 
 def a_stop_loses_nothing(template, values):
     container, given = template["spec"]["containers"][0], values.get("drain", {})
-    delay = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    delay = int(variables(container)["IBEX_SERVER__DRAIN_DELAY_MS"]) / 1000
     drain = int(variables(container)["IBEX_SERVER__DRAIN_TIMEOUT_MS"])
     assert delay == given.get("delaySeconds", 10) and drain == 1000 * given.get("timeoutSeconds", 30), (delay, drain)
     # After the drain the server has five seconds for background work, and closes its store.

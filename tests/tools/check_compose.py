@@ -118,6 +118,7 @@ def the_server_takes_it(name, service, ibex):
     wrong = subprocess.run([ibex, "check-config", "--config", ROOT / file], env=env | {"IBEX_REDIS__URL": "x"}, capture_output=True, check=False)
     assert wrong.returncode == 1, "a misspelt variable is not noticed"
     drain = tomllib.loads((ROOT / file).read_text())["server"]["drain_timeout_ms"] / 1000
+    drain += int(service["environment"]["IBEX_SERVER__DRAIN_DELAY_MS"]) / 1000
     assert int(service["stop_grace_period"].removesuffix("s")) >= drain + 10, f"{name}: killed before it has drained"
 
 

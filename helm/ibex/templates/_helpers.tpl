@@ -73,6 +73,8 @@ capabilities:
   value: {{ .Values.env }}
 - name: IBEX_SERVER__LISTEN
   value: 0.0.0.0:8080
+- name: IBEX_SERVER__DRAIN_DELAY_MS
+  value: {{ mul .Values.drain.delaySeconds 1000 | quote }}
 - name: IBEX_SERVER__DRAIN_TIMEOUT_MS
   value: {{ mul .Values.drain.timeoutSeconds 1000 | quote }}
 - name: IBEX_LOG__FORMAT
@@ -156,10 +158,6 @@ spec:
         {{- include "ibex.probe" (dict "path" "/health" "probe" .Values.probes.liveness) | nindent 8 }}
       readinessProbe:
         {{- include "ibex.probe" (dict "path" "/ready" "probe" .Values.probes.readiness) | nindent 8 }}
-      lifecycle:
-        preStop:
-          sleep:
-            seconds: {{ .Values.drain.delaySeconds }}
       resources:
         {{- toYaml .Values.resources | nindent 8 }}
       volumeMounts:
