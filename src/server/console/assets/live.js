@@ -16,8 +16,8 @@ const LEVELS = {
   L2: ["L2", "no memory source", "p-orange"], L3: ["L3", "context given up", "p-bad"],
 };
 
-const CHECKS = { store: "Store", redis: "Redis", provider: "Provider", embeddings: "Embeddings" };
-const TONES = { ok: "ok", catching_up: "warn", not_configured: "warn", degraded: "warn", draining: "warn" };
+const CHECKS = { store: "Store", redis: "Redis", provider: "Provider", embeddings: "Embeddings", configuration: "Configuration" };
+const TONES = { ok: "ok", catching_up: "warn", not_configured: "warn", degraded: "warn", draining: "warn", last_good: "warn", restart_needed: "warn" };
 const words = (text) => text.replaceAll("_", " ");
 
 function tile(name, [figure, unit], note, line) {
