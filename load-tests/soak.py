@@ -53,8 +53,8 @@ SETTINGS = {
     "IBEX_UPSTREAM__FIRST_BYTE_TIMEOUT_MS": "10000",
 }
 
-# Sampled from /metrics: what is open, what waits, what is kept. Names that a build does not have are left out.
-OPEN = ("ibex_answers_open", "ibex_request_bytes_in_flight", "ibex_streams_open", "ibex_stream_slots", "ibex_background_tasks", "ibex_tasks", "ibex_capture_queue",
+# Sampled from /metrics: what is open, what waits, what is kept.
+OPEN = ("ibex_requests_in_flight", "ibex_answers_open", "ibex_request_bytes_in_flight", "ibex_stream_slots", "ibex_session_flights_waiting", "ibex_queue_depth",
         "ibex_memories_to_embed")
 KEPT = ("ibex_session_lanes", "ibex_session_lane_bytes", "ibex_index_bytes", "ibex_index_partitions")
 

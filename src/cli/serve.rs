@@ -111,7 +111,7 @@ pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
     app.tasks.spawn(async move {
         tokio::select! {
             // Whoever presses Ctrl-C is no balancer that has to learn of it first.
-            _ = interrupt.recv() => told.skip_delay(),
+            _ = interrupt.recv() => told.without_delay.cancel(),
             _ = terminate.recv() => {}
             () = told.gently.cancelled() => return,
         }

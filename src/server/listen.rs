@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
@@ -33,21 +32,15 @@ impl ListenError {
     }
 }
 
-/// How a server is told to stop.
+/// How a server is told to stop: each is one step further than the one before.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    /// Says so to balancers, then accepts nothing more and lets open requests finish.
+    /// Says so to balancers.
     pub gently: CancellationToken,
+    /// Accepts nothing more, also before balancers have had their time; open requests may finish.
+    pub without_delay: CancellationToken,
     /// Cuts what is open.
     pub at_once: CancellationToken,
-    without_delay: Arc<AtomicBool>,
-}
-
-impl Stop {
-    /// Balancers are not waited for.
-    pub fn skip_delay(&self) {
-        self.without_delay.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A server that accepts connections until it is told to stop.
@@ -134,12 +127,10 @@ impl Listening {
 async fn leave(app: &App, stop: &Stop) {
     stop.gently.cancelled().await;
     app.set_draining();
-    if stop.without_delay.load(Ordering::Relaxed) {
-        return;
-    }
     let delay = Duration::from_millis(app.config.server.drain_delay_ms);
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
+        () = stop.without_delay.cancelled() => {}
         () = stop.at_once.cancelled() => {}
     }
 }

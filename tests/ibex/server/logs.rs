@@ -1,54 +1,16 @@
 //! Whatever happens, no log line holds content or a credential.
 
-use std::io::Write;
-use std::sync::Arc;
-
 use http::{Method, StatusCode};
-use parking_lot::Mutex;
 use serde_json::json;
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Overrides, TestApp, Upstream, patient};
+use crate::support::{Log, Overrides, TestApp, Upstream, patient};
 
 /// A word that no source of the program contains.
 const CANARY: &str = "quillwort";
 
-/// Log output in memory.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn no_line_holds_content_or_credentials() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_env_filter("debug,ibex=trace")
-        .with_writer(lines.clone())
-        .finish();
-    // The runtime of this test is this thread, so every task of the service logs here.
-    let _guard = tracing::subscriber::set_default(subscriber);
-    // While there is one subscriber alone, whichever thread meets a callsite first decides for all: a test beside this one, which has
-    // none, would silence it here.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (log, _capturing) = Log::captured("debug,ibex=trace");
     let upstream = Upstream::echo_ok().await;
     let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
     let client = app
@@ -135,7 +97,7 @@ async fn no_line_holds_content_or_credentials() {
     drop(upstream);
     client.post("/v1/chat/completions", &chat).await;
 
-    let logged = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let logged = log.text();
     let requests = logged
         .lines()
         .filter(|line| line.contains("\"message\":\"request\""))

@@ -3,6 +3,7 @@
 mod app;
 mod client;
 mod items;
+mod log;
 pub(crate) mod services;
 mod settings;
 pub(crate) mod templates;
@@ -11,6 +12,7 @@ mod upstream;
 pub(crate) use app::{Overrides, TestApp};
 pub(crate) use client::{Answer, Client};
 pub(crate) use items::{items, parsed};
+pub(crate) use log::Log;
 pub(crate) use settings::{assembled, in_assembled, patient};
 pub(crate) use upstream::{
     Event, Exchange, Received, Script, Upstream, chunk, completion, ordinary, soon,

@@ -1,45 +1,21 @@
 //! One line a request, with the fields of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::sync::Arc;
 
 use ibex::telemetry::FIELDS;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Event, Overrides, Script, TestApp, Upstream, patient, soon};
+use crate::support::{Event, Log, Overrides, Script, TestApp, Upstream, patient, soon};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Log output in memory.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
+/// The log, a line for each request among it.
+struct Lines(Log);
 
 impl Lines {
     /// The fields of every request's line, by request.
     fn requests(&self) -> BTreeMap<String, Vec<Value>> {
-        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        let text = self.0.text();
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for line in text.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
@@ -78,16 +54,8 @@ fn names(line: &Value) -> BTreeSet<&str> {
 
 #[tokio::test]
 async fn each_request_leaves_one_line_with_the_listed_fields() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_env_filter("info")
-        .with_writer(lines.clone())
-        .finish();
-    // The runtime of this test is this thread, so every task of the service logs here.
-    let _guard = tracing::subscriber::set_default(subscriber);
-    // While there is one subscriber alone, whichever thread meets a callsite first decides for all.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (log, _capturing) = Log::captured("info");
+    let lines = Lines(log);
     let upstream = Upstream::echo_ok().await;
     let app = TestApp::with(&upstream.url(), patient, Overrides::default()).await;
     let client = app.client().header("x-ibex-session-id", "s1");
@@ -191,14 +159,8 @@ async fn each_request_leaves_one_line_with_the_listed_fields() {
 
 #[tokio::test]
 async fn a_client_that_leaves_is_told_of() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_env_filter("info")
-        .with_writer(lines.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (log, _capturing) = Log::captured("info");
+    let lines = Lines(log);
     let asked = Event::default();
     let silent = asked.clone();
     let upstream = Upstream::start(move |_| Script::new().set(&silent).hang()).await;
