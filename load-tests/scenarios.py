@@ -152,6 +152,33 @@ BIG_CAP = 128 * MIB
 BIG_RESIDENT = 2
 
 
+# ---------------------------------------------------------------- Streams that say little
+
+def idle(count, chunks, every_ms):
+    """So many streams that are open at the same time and wait for their provider nearly all of it."""
+    def make(_, target, rate, seconds, seed):
+        maker = Maker(body(f"load-stream-{chunks}-{every_ms}", 1000, 3, stream=True))
+        return [Shot(maker.data(target), "stream", True, due=number / IDLE_RATE) for number in range(count)]
+    return make
+
+
+# Streams opened in a second.
+IDLE_RATE = 500
+# What all of them together may take of memory, in MiB.
+IDLE_MOST = 400
+
+
+async def check_idle(target, steps):
+    """All are served, in little memory."""
+    faults = []
+    for step in steps:
+        if set(step["outcomes"]) - {"200"}:
+            faults.append(f"not every stream was served: {step['outcomes']}")
+        if step["resident_peak_kb"] >> 10 > IDLE_MOST:
+            faults.append(f"resident memory rose to {step['resident_peak_kb'] >> 10} MiB; {IDLE_MOST} are allowed")
+    return faults + await check_rest(target, steps)
+
+
 # ---------------------------------------------------------------- Faults of the provider and of clients
 
 async def check_rest(target, _):
@@ -243,8 +270,9 @@ def scenarios(quick=False):
     def rates(*full):
         return full[:2] if quick else full
     seconds = 1.0 if quick else 6.0
-    count, size = (12, 4 * MIB) if quick else (24, 20 * MIB)
+    count, size = (12, 4 * MIB) if quick else (200, 20 * MIB)
     cap = 32 * MIB if quick else BIG_CAP
+    open_streams, every = (100, 200) if quick else (5000, 8000)
     many, rate = (60, 60) if quick else (2000, 200)
     wait, faulty = (300, 40) if quick else (2000, 200)
     found = [
@@ -261,6 +289,9 @@ def scenarios(quick=False):
                  agents, (rate, rate), many / rate, targets=("ibex",), check=check_hung, warm_up=0, agents=many),
         Scenario("slow", "Slow provider", f"The provider takes {wait} ms. What waits costs memory, and little else.",
                  simple(f"load-slow-{wait}", 1000, 3), rates(50, 250, 500), seconds, patience_s=20, check=check_hung, provider_ms=wait),
+        Scenario("idle-streams", "Idle streams", f"{open_streams} streams that are open at the same time, with a chunk every {every / 1000:g} s.",
+                 idle(open_streams, 4, every), (open_streams,), 1.0, targets=("nginx", "ibex"), unit="open",
+                 patience_s=120, check=check_idle, warm_up=0, burst=True),
         Scenario("errors", "Errors of the provider", "A quarter each: served, 500, 429, and a stream that breaks off.", errors, (faulty,), seconds,
                  targets=THROUGH, check=check_errors),
         Scenario("leavers", "Clients that leave", "A quarter each: served, gone within the body, before the answer, within the stream.", leavers, (faulty,), seconds,

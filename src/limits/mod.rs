@@ -7,6 +7,6 @@ mod shared;
 mod slots;
 
 pub use inflight::{BytesHeld, InFlight, OverCap};
-pub use rates::{Figures, Level, Limited, RateHeaders, Rates, Refusal, Subject, Taken};
+pub use rates::{Figures, Level, Limited, RateHeaders, Rates, Refusal, SOURCE, Subject, Taken};
 pub use shared::OnOutage;
 pub use slots::{SlotHeld, Slots};

@@ -16,9 +16,10 @@ use crate::openai::{Tap, TapReport, named_model};
 use crate::session::record::TurnEnd;
 use crate::store::shared::Reply;
 use crate::telemetry::{Direction, Ended, RequestEnd, RequestMeta, StreamEnd, Trail};
+use crate::tokens::Counted;
 
 use super::Stage;
-use super::context::{Attached, Checkpoint, Estimate, learnt_under};
+use super::context::{Attached, Checkpoint, Estimate};
 use super::handoff::{Answer, AnswerBody, end_to_end};
 use super::idempotency::{self, Claim, Copied, Copy};
 use super::rate_limit::CountedTokens;
@@ -69,7 +70,7 @@ pub fn chat(app: &App, answer: Answer, told: Told<'_>) -> Response {
     let model = trail
         .who()
         .filter(|_| telling)
-        .map(|who| learnt_under(who.org, lane));
+        .map(|who| (who.org, lane.clone()));
     // The body has been sent: its share of the aggregate cap is free again, however long the answer takes.
     valid.release();
     let slot = counted.take_slot();
@@ -258,7 +259,7 @@ struct Closing {
     slot: Option<SlotHeld>,
     capture: Option<Box<Turn>>,
     checkpoint: Option<Checkpoint>,
-    estimate: Option<(String, Estimate)>,
+    estimate: Option<(Counted, Estimate)>,
     claim: Option<Pending>,
     noted: Option<Box<Noted>>,
 }

@@ -59,7 +59,7 @@ pub async fn handle(
     let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(app, bound.principal()).await?;
-    trail.carry(counted.told(app.clock.now()));
+    trail.rates = Some((counted.figures(), app.clock.now()));
     trail.enter(Stage::Validate);
     let valid = read::chat(app, bound.principal(), &admitted, declared).await?;
     trail.enter(Stage::TokenRate);
@@ -143,7 +143,7 @@ pub async fn gates(
     let admitted = admission::snapshot(&app.rules);
     trail.enter(Stage::RequestRate);
     let counted = rate_limit::requests(app, bound.principal()).await?;
-    trail.carry(counted.told(app.clock.now()));
+    trail.rates = Some((counted.figures(), app.clock.now()));
     Ok(Gated {
         bound,
         admitted,

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::app::App;
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
-use crate::limits::{Limited, RateHeaders, Refusal, SlotHeld, Subject, Taken};
+use crate::limits::{Limited, RateHeaders, Refusal, SOURCE, SlotHeld, Subject, Taken};
 
 /// Proof that the request itself was counted.
 #[derive(Debug)]
@@ -23,12 +23,6 @@ pub struct CountedTokens {
     /// Whether this replica counted its share by itself.
     local: bool,
 }
-
-/// Says that this replica counted its share by itself, because Redis could not be asked.
-const SOURCE: (HeaderName, HeaderValue) = (
-    HeaderName::from_static("x-ibex-rate-limit-source"),
-    HeaderValue::from_static("local"),
-);
 
 /// Why the request is not let on.
 #[derive(Debug, thiserror::Error)]
@@ -142,18 +136,19 @@ pub struct Ask {
 }
 
 impl CountedRequest {
-    /// The rate headers, for a refusal that comes later.
-    pub fn told(
-        &self,
-        now: jiff::Timestamp,
-    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
-        let source = self.headers.is_local().then_some(SOURCE);
-        self.headers.requests(now).into_iter().chain(source)
+    /// The figures, for a refusal that comes later.
+    #[must_use]
+    pub fn figures(&self) -> RateHeaders {
+        self.headers
     }
 
     /// Writes the rate headers of an answer that counts no tokens.
     pub fn write(&self, headers: &mut HeaderMap, now: jiff::Timestamp) {
-        headers.extend(self.told(now).map(|(name, value)| (Some(name), value)));
+        headers.extend(
+            self.headers
+                .told(now)
+                .map(|(name, value)| (Some(name), value)),
+        );
     }
 }
 

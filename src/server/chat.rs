@@ -31,8 +31,8 @@ fn settled(app: &App, trail: &mut Trail, result: Result<Response, ApiError>) -> 
         trail.code = Some(error.code);
         app.metrics.refused(trail.current(), error.code);
         for (name, value) in trail.carried() {
-            if !error.headers.iter().any(|(given, _)| given == name) {
-                error.headers.push((name.clone(), value.clone()));
+            if !error.headers.iter().any(|(given, _)| *given == name) {
+                error.headers.push((name, value));
             }
         }
         error.into_response()

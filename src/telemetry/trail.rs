@@ -1,17 +1,20 @@
 //! What is known of one request for logs, spans, metrics and headers: its identifiers, when each stage began, and what it came to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use http::{HeaderName, HeaderValue, Method};
+use jiff::Timestamp;
 
 use super::metrics::CallFigures;
 use super::trace::Trace;
 use crate::auth::Principal;
 use crate::error::Code;
 use crate::ids::{AgentId, OrgId, RequestId, TokenId};
+use crate::limits::RateHeaders;
 use crate::openai::is_model_name;
 use crate::providers::{Provider, Route};
 use crate::request::Stage;
@@ -72,6 +75,8 @@ stage_ends! {
 pub struct Trail {
     entered: SmallVec<[(Stage, Instant); 12]>,
     carried: Vec<(HeaderName, HeaderValue)>,
+    /// What the request rate came to, and when: only a refusal makes headers of it.
+    pub rates: Option<(RateHeaders, Timestamp)>,
     who: Option<Who>,
     /// The provider call.
     pub call: Option<CallFacts>,
@@ -191,9 +196,11 @@ impl Trail {
     }
 
     /// What a refusal carries.
-    #[must_use]
-    pub fn carried(&self) -> &[(HeaderName, HeaderValue)] {
-        &self.carried
+    pub fn carried(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        let rates = self.rates.iter();
+        rates
+            .flat_map(|(rates, now)| rates.told(*now))
+            .chain(self.carried.iter().cloned())
     }
 
     /// The same trail for whoever relays the answer and tells its end; what is left here only says so.
@@ -245,7 +252,7 @@ impl Trail {
             }
             text.push_str(stage.name());
             text.push('=');
-            push_millis(&mut text, ended.duration_since(began).as_nanos());
+            push_millis(&mut text, ended.duration_since(began));
         }
         text
     }
@@ -261,7 +268,7 @@ impl Trail {
             text.push_str(stage.name());
             if let Some((_, ended)) = self.entered.get(i + 1) {
                 text.push_str(";dur=");
-                push_millis(&mut text, ended.duration_since(*began).as_nanos());
+                push_millis(&mut text, ended.duration_since(*began));
             }
         }
         text
@@ -269,8 +276,9 @@ impl Trail {
 }
 
 /// Appends milliseconds with three decimals. Written by hand: eleven of these stand in every answer, and `fmt` is ten times the work.
-fn push_millis(text: &mut String, nanos: u128) {
-    let micros = u64::try_from(nanos / 1_000).unwrap_or(u64::MAX);
+fn push_millis(text: &mut String, time: Duration) {
+    let seconds = time.as_secs().saturating_mul(1_000_000);
+    let micros = seconds.saturating_add(u64::from(time.subsec_micros()));
     let mut digits = [b'0'; 20];
     let (mut left, mut used) = (micros, 0);
     for digit in digits.iter_mut().rev() {
@@ -292,6 +300,8 @@ fn push_millis(text: &mut String, nanos: u128) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::push_millis;
 
     #[test]
@@ -305,7 +315,7 @@ mod tests {
             (40_000_123_456, "40000.123"),
         ] {
             let mut text = String::new();
-            push_millis(&mut text, nanos);
+            push_millis(&mut text, Duration::from_nanos(nanos));
             assert_eq!(text, expected);
         }
     }

@@ -9,7 +9,7 @@ mod tests;
 
 pub use count::{Count, MixedFamilies};
 pub use counter::Counter;
-pub use estimator::Estimator;
+pub use estimator::{Counted, Estimator};
 pub use tally::Tally;
 
 use serde::{Deserialize, Serialize};

@@ -32,6 +32,12 @@ const OPENAI_TOKENS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset-tokens"),
 ];
 
+/// Says that this replica counted its share by itself, because Redis could not be asked.
+pub const SOURCE: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-ibex-rate-limit-source"),
+    HeaderValue::from_static("local"),
+);
+
 impl RateHeaders {
     /// The figures of a level that has just counted `n` and has `remaining` left.
     pub(in crate::limits) fn counted(quota: NonZeroU32, n: NonZeroU32, remaining: u32) -> Self {
@@ -95,6 +101,15 @@ impl RateHeaders {
             b,
             c,
         ]
+    }
+
+    /// The same, and who counted where that is not usual.
+    pub fn told(
+        &self,
+        now: jiff::Timestamp,
+    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
+        let source = self.local.then_some(SOURCE);
+        self.requests(now).into_iter().chain(source)
     }
 
     /// OpenAI's header family for tokens.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub use figures::Figures;
-pub use headers::RateHeaders;
 pub(in crate::limits) use headers::Tally;
+pub use headers::{RateHeaders, SOURCE};
 
 use crate::auth::Principal;
 use crate::ids::OrgId;

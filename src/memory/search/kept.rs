@@ -22,7 +22,8 @@ pub(super) const OPEN: i64 = i64::MAX;
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) id: MemoryId,
-    pub(super) content: Box<str>,
+    /// Shared with every hit.
+    pub(super) content: Arc<str>,
     pub(super) revision: i64,
     pub(super) pinned: bool,
     text_revision: i64,
@@ -61,7 +62,7 @@ impl Kept {
         };
         Self {
             id: memory.id,
-            content: (&*memory.content).into(),
+            content: memory.content,
             revision: memory.revision,
             pinned: memory.pinned,
             text_revision: memory.text_revision,
@@ -86,7 +87,7 @@ impl Kept {
         Arc::new(Memory {
             id: self.id,
             partition: partition.clone(),
-            content: (&*self.content).into(),
+            content: Arc::clone(&self.content),
             labels: self.label.into_iter().chain(more.iter().copied()).collect(),
             confidence: self.confidence,
             valid_from: time(row.from),

@@ -17,6 +17,7 @@
 
 pub mod retrieve;
 pub mod rank;
+pub mod said;
 pub mod budget;
 pub mod measure;
 pub mod pack;
@@ -42,7 +43,6 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::auth::Principal;
 use crate::config::Layout;
-use crate::ids::OrgId;
 use crate::openai::ChatRequest;
 use crate::providers::ModelProfile;
 use crate::session::Lane;
@@ -244,12 +244,6 @@ async fn directive_alone(
                 .flatten()
         }
     }
-}
-
-/// What an organisation's counts for a model are corrected under: no tenant's odd requests change what another one's cost.
-#[must_use]
-pub fn learnt_under(org: OrgId, lane: &Lane) -> String {
-    format!("{org}/{lane}")
 }
 
 /// Whether a branch is missing from a result.

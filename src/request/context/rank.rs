@@ -1,8 +1,7 @@
 //! Ranks what the branches found: takes hits, yields each candidate with its score, its value to the packer and, where it may not be
 //! injected, the reason. Pure: no clock, no store.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -15,6 +14,7 @@ use crate::memory::Memory;
 use crate::memory::search::{Hit, standing};
 
 use super::plan::{Components, Exclusion};
+use super::said::Said;
 
 /// Shares of the `interim` score (contract, section 9).
 const INTERIM_SIMILARITY: f32 = 0.85;
@@ -220,25 +220,6 @@ fn set_values(ranked: &mut [Ranked]) {
     }
 }
 
-/// What was said already: the same content, or the same words.
-#[derive(Debug, Default)]
-pub struct Said {
-    hashes: HashSet<[u8; 32], RandomState>,
-    texts: HashSet<u64, RandomState>,
-    hasher: RandomState,
-    text: String,
-}
-
-impl Said {
-    /// Whether nothing before says what `memory` says; from now on it is said.
-    pub fn is_news(&mut self, memory: &Memory) -> bool {
-        let new_hash = self.hashes.insert(memory.content_hash);
-        words(&memory.content, &mut self.text);
-        let new_text = self.texts.insert(self.hasher.hash_one(&self.text));
-        new_hash && new_text
-    }
-}
-
 /// Excludes candidates that say what a better one says.
 fn exclude_repeats(ranked: &mut [Ranked]) {
     let mut said = Said::default();
@@ -249,25 +230,6 @@ fn exclude_repeats(ranked: &mut [Ranked]) {
         if !said.is_news(&candidate.memory) {
             candidate.excluded = Some(Exclusion::Duplicate);
         }
-    }
-}
-
-/// The words in lower case without the punctuation around them: what is left of a text when only its layout may differ.
-fn words(text: &str, into: &mut String) {
-    into.clear();
-    for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| {
-            c.is_ascii_punctuation() && !matches!(c, '-' | '+' | '$' | '#' | '%' | '@')
-        });
-        if !word.is_empty() {
-            into.push_str(word);
-            into.push(' ');
-        }
-    }
-    if into.is_ascii() {
-        into.make_ascii_lowercase();
-    } else {
-        *into = into.chars().flat_map(char::to_lowercase).collect();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The members of one partition's hot set: chosen once in a while, kept up to date with every change between.
 
 use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use super::super::blocks::fit;
 use super::super::columns::Row;
 use super::super::kept::Kept;
 use super::super::terms::{Side, Term, terms};
+use crate::memory::{Memory, PartitionKey};
 
 /// Standing decays by days, so a ranking of members may be this old.
 const REFRESH_SECONDS: i64 = 600;
@@ -21,6 +23,8 @@ pub(super) struct Member {
     pub(super) pinned: bool,
     /// Distinct, in order of appearance; none where the partition has so few that its lexicon tells the overlap at once.
     pub(super) terms: Box<[Term]>,
+    /// What it is handed on as, since it was last asked for; members are asked for with every request.
+    memory: OnceLock<Arc<Memory>>,
 }
 
 impl Member {
@@ -31,7 +35,13 @@ impl Member {
             standing: kept.merits(columns).standing(now),
             pinned: kept.pinned,
             terms: Box::default(),
+            memory: OnceLock::new(),
         }
+    }
+
+    /// The member as a memory, made once until its row changes.
+    pub(super) fn memory(&self, columns: &Row, kept: &Kept, key: &PartitionKey) -> Arc<Memory> {
+        Arc::clone(self.memory.get_or_init(|| kept.restore(columns, key)))
     }
 
     /// With the terms of its text, in any number.
@@ -95,6 +105,7 @@ impl HotMembers {
         let fresh = Member::new(row, columns, kept, now);
         if let Some(member) = self.members.iter_mut().find(|member| member.row == row) {
             (member.standing, member.pinned) = (fresh.standing, fresh.pinned);
+            member.memory = OnceLock::new();
         } else if fresh.pinned || self.admits(fresh.standing) {
             let terms = match few {
                 true => Vec::new(),
@@ -110,7 +121,10 @@ impl HotMembers {
     /// What the members take.
     pub(in crate::memory::search) fn bytes(&self) -> usize {
         let terms: usize = self.members.iter().map(|m| m.terms.len()).sum();
-        self.members.capacity() * size_of::<Member>() + terms * size_of::<Term>()
+        let made = self.members.iter().filter(|m| m.memory.get().is_some());
+        self.members.capacity() * size_of::<Member>()
+            + terms * size_of::<Term>()
+            + made.count() * size_of::<Memory>()
     }
 
     /// Whether a memory that is not pinned would be a member.

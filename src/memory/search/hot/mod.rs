@@ -74,17 +74,19 @@ pub(super) fn current(
         let of = |row: u32| Some((columns.row(row)?, columns.kept(row)?));
         let rows = columns.hot.members.iter();
         let mut members: Vec<_> = rows
-            .filter_map(|member| Some((member.standing, of(member.row)?)))
+            .filter_map(|member| Some((member, of(member.row)?)))
             .filter(|(_, (row, _))| row.is_valid(now.as_microsecond()))
             .collect();
         members.sort_unstable_by(|(a, (_, x)), (b, (_, y))| {
-            b.total_cmp(a).then_with(|| x.id.cmp(&y.id))
+            b.standing
+                .total_cmp(&a.standing)
+                .then_with(|| x.id.cmp(&y.id))
         });
         members.truncate(limit);
-        let members = members.into_iter();
-        members
-            .map(|(standing, (row, kept))| (standing, kept.restore(row, partition.key())))
-            .collect()
+        let made = |(member, (row, kept)): (&Member, _)| {
+            (member.standing, member.memory(row, kept, partition.key()))
+        };
+        members.into_iter().map(made).collect()
     });
     found.map_err(SearchError::from)
 }

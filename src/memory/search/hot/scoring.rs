@@ -62,7 +62,7 @@ pub(in crate::memory::search) fn hot_members(
 }
 
 /// The `limit` best of one partition.
-fn top(mut scored: Vec<Scored>, limit: usize) -> Vec<Scored> {
+fn top(mut scored: Vec<Scored<'_>>, limit: usize) -> Vec<Scored<'_>> {
     if scored.len() > limit {
         // Equal odds are told apart by the identifier, as between partitions.
         scored.select_nth_unstable_by(limit, |a, b| {
@@ -145,18 +145,20 @@ impl<'a> Asked<'a> {
 
 /// A member that the query touches.
 #[derive(Debug)]
-struct Scored {
+struct Scored<'a> {
     log_odds: f32,
     id: MemoryId,
-    row: u32,
+    member: &'a Member,
     similarity: f32,
     coverage: f32,
 }
 
-impl Scored {
+impl Scored<'_> {
     fn hit(&self, columns: &Columns, key: &PartitionKey) -> Option<Hit> {
+        let row = self.member.row;
+        let (columns, kept) = (columns.row(row)?, columns.kept(row)?);
         Some(Hit {
-            memory: columns.kept(self.row)?.restore(columns.row(self.row)?, key),
+            memory: self.member.memory(columns, kept, key),
             similarity: self.similarity,
             lexical: self.coverage,
             coverage: self.coverage,
@@ -165,12 +167,12 @@ impl Scored {
     }
 }
 
-fn score(
+fn score<'a>(
     columns: &Columns,
-    member: &Member,
+    member: &'a Member,
     compared: Option<Compared<'_>>,
     (masses, weights): (&Masses<'_>, &TermWeights),
-) -> Option<Scored> {
+) -> Option<Scored<'a>> {
     let kept = columns.kept(member.row)?;
     let scale = columns.scale(member.row);
     let similarity = compared
@@ -189,7 +191,7 @@ fn score(
     touched.then(|| Scored {
         log_odds: evidence.log_odds(),
         id: kept.id,
-        row: member.row,
+        member,
         similarity,
         coverage,
     })

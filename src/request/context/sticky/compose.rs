@@ -14,8 +14,9 @@ use crate::request::context::assemble::{
 use crate::request::context::measure::Measured;
 use crate::request::context::place::takes_block;
 use crate::request::context::plan::ContextPlan;
-use crate::request::context::rank::{RankSettings, Said, rank};
+use crate::request::context::rank::{RankSettings, rank};
 use crate::request::context::retrieve::Found;
+use crate::request::context::said::Said;
 use crate::session::{
     Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn,
 };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
@@ -70,16 +71,7 @@ impl Work<'_> {
 
     /// Asks the store for a lane that is not in the cache. To be called by one request at a time.
     pub(super) async fn stored(&self, held: Option<Held>) -> Result<Standing, Unknown> {
-        let (told, found) = oneshot::channel();
-        let restore = Restore::of(self);
-        // It goes on beyond the wall: the next turn then finds the lane, with nothing for the turn that did not wait.
-        self.app.tasks.spawn(async move {
-            told.send(restore.run().await).ok();
-        });
-        let found = timeout_at(self.deadline.wall, found)
-            .await
-            .map_err(|_| Unknown("session=timeout"))?;
-        let lost = match found.unwrap_or(Err(Unknown("session=error")))? {
+        let lost = match self.restored().await? {
             Restored::Held(held) => return Ok(Standing::open(held)),
             Restored::Lost(epoch) => epoch,
         };
@@ -88,6 +80,25 @@ impl Work<'_> {
             lost,
             first: self.first_epoch(lost),
         })
+    }
+
+    /// What the store has of the lane.
+    async fn restored(&self) -> Result<Restored, Unknown> {
+        let restore = Restore::of(self);
+        let mut running = Box::pin(async move { restore.run().await });
+        // A store of this process says at once that a session is new, as most are that the cache does not know: that needs no task.
+        if let Some(found) = (&mut running).now_or_never() {
+            return found;
+        }
+        let (told, found) = oneshot::channel();
+        // It goes on beyond the wall: the next turn then finds the lane, with nothing for the turn that did not wait.
+        self.app.tasks.spawn(async move {
+            told.send(running.await).ok();
+        });
+        let found = timeout_at(self.deadline.wall, found)
+            .await
+            .map_err(|_| Unknown("session=timeout"))?;
+        found.unwrap_or(Err(Unknown("session=error")))
     }
 
     /// The number of a lane's first epoch: one more than what was lost. A session that the client did not name leaves no row before it

@@ -41,7 +41,7 @@ use super::measure::{self, Measured};
 use super::place::takes_block;
 use super::plan::Level;
 use super::retrieve::{self, Deadline, Found, Wanted};
-use super::{Estimate, Subject, learnt_under};
+use super::{Estimate, Subject};
 use crate::request::resolution::Resolved;
 use crate::request::resolution::directive::Lookup;
 
@@ -198,7 +198,7 @@ impl Work<'_> {
     /// The client's share as this model will count it: a margin on top of what was counted, corrected by what the provider reported of
     /// former requests. What `ibex` itself puts in is counted exactly and stays as it is.
     fn estimated(&self, counted: Measured) -> Measured {
-        let model = learnt_under(self.subject.who.org(), &self.key.lane);
+        let model = (self.subject.who.org(), self.key.lane.clone());
         let corrected = |count: Count| Count {
             tokens: self.app.estimator.estimate(&model, count.tokens),
             ..count

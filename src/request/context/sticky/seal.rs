@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
@@ -27,6 +28,15 @@ const LOOKS: usize = 4;
 /// Time for asking which memories are gone. It is asked only after one was.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// When the store was asked for what is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Last of all: nothing was waited for since its answer.
+    Last,
+    /// Before something else that had to be waited for, or not at all.
+    Before,
+}
+
 /// The request that is sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
@@ -44,14 +54,14 @@ impl Frozen {
         let chain = envelope.chain;
         let events = self.events(chain);
         for _ in 0..LOOKS {
-            if let Err(reason) = self.check(app, keep).await {
+            let looked = self.check(app, keep).await;
+            if let Err(reason) = looked {
                 self.strip(reason);
             }
-            if keep {
-                self.note_sent(app, chain).await;
-            }
-            // From here to the handoff nothing waits.
-            if self.ids().is_empty() || self.is_current(app).await {
+            let waited = keep && self.note_sent(app, chain).await;
+            // From here to the handoff nothing waits; where nothing has since the store was asked, it need not be asked again.
+            let just_now = looked == Ok(Looked::Last) && !waited;
+            if self.ids().is_empty() || just_now || self.is_current(app).await {
                 return self.sealed(app, envelope, events, keep);
             }
         }
@@ -85,10 +95,10 @@ impl Frozen {
     }
 
     /// Takes out what was forgotten.
-    async fn check(&mut self, app: &App, keep: bool) -> Result<(), &'static str> {
+    async fn check(&mut self, app: &App, keep: bool) -> Result<Looked, &'static str> {
         let ids = self.ids();
         if ids.is_empty() {
-            return Ok(());
+            return Ok(Looked::Before);
         }
         let partitions = self.key.session.partitions();
         let failed = |_| "fence=error";
@@ -97,7 +107,7 @@ impl Frozen {
         // What is new came from the index, which knew of everything up to this revision when it was asked.
         let new_is_current = self.new_memories() == 0 || fence <= self.known;
         if fence <= self.checked && new_is_current {
-            return Ok(());
+            return Ok(Looked::Last);
         }
         let mut asked = ids;
         let held = cache.turns(&self.key).await.map_err(|_| "fence=error")?;
@@ -142,13 +152,13 @@ impl Frozen {
         app: &App,
         (fence, turns): (i64, usize),
         keep: bool,
-    ) -> Result<(), &'static str> {
+    ) -> Result<Looked, &'static str> {
         self.checked = fence;
         if keep {
             let noted = app.sessions.cache.checked(&self.key, fence, turns).await;
             noted.map_err(|_| "fence=error")?;
         }
-        Ok(())
+        Ok(Looked::Before)
     }
 
     /// Whether this request is the first to send every one of them.
@@ -279,11 +289,12 @@ impl Frozen {
         }
     }
 
-    async fn note_sent(&self, app: &App, chain: &Chain) {
+    /// Notes what is sent; answers whether that waited for anything.
+    async fn note_sent(&self, app: &App, chain: &Chain) -> bool {
         let messages = chain.links().len();
         let (Some(link), Some(sent)) = (chain.links().last(), self.sent_up_to(chain, messages))
         else {
-            return;
+            return false;
         };
         let note = Sent {
             messages,
@@ -293,9 +304,20 @@ impl Frozen {
             epoch: self.opening.epoch,
             recorded: self.recorded,
         };
-        if note.epoch > 0 && app.sessions.cache.sent(&self.key, note).await.is_err() {
+        if note.epoch == 0 {
+            return false;
+        }
+        let mut noting = app.sessions.cache.sent(&self.key, note);
+        let at_once = noting.as_mut().now_or_never();
+        let waited = at_once.is_none();
+        let noted = match at_once {
+            Some(noted) => noted,
+            None => noting.await,
+        };
+        if noted.is_err() {
             tracing::warn!("what was sent could not be noted");
         }
+        waited
     }
 
     fn events(&self, chain: &Chain) -> Vec<SessionEvent> {
