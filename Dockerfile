@@ -2,7 +2,7 @@
 # manager. It runs as 65532, and all it writes is under /var/lib/ibex.
 #
 #   docker build --build-arg REVISION="$(git rev-parse HEAD)" --tag ibex:0.1.0 .
-#   docker run --read-only --cap-drop ALL --security-opt no-new-privileges -p 8080:8080 -v ibex:/var/lib/ibex --env-file .env ibex:0.1.0
+#   docker run --read-only --cap-drop ALL --security-opt no-new-privileges -p 127.0.0.1:8080:8080 -v ibex:/var/lib/ibex --env-file .env ibex:0.1.0
 #
 # A tag can be moved, a digest cannot. Look it up once and pass it, and the build can be repeated:
 #

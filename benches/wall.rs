@@ -307,6 +307,7 @@ async fn assemble(app: &App, who: &Principal, question: &str) -> Sample {
         chat: &chat,
         profile: ModelProfile::of("gpt-4o", None, 32_768),
         lane: &Lane::new("openai", "gpt-4o"),
+        rules: &app.rules.load_full(),
     };
     let began = Instant::now();
     let assembled = run(app, &subject, &Lookup::AtHand(None), &View::default()).await;

@@ -36,6 +36,9 @@ WARM_UP = 0.3
 RISE = 0.01
 # So many more descriptors without a living peer may there be in the last quarter than in the first, and so many more threads at rest.
 MORE_FILES, MORE_THREADS = 8, 2
+# Before the traffic: requests, and distinct messages in each. So many counted texts are remembered at most; at the rates here it would take 23 minutes
+# until they are, and their memory would look like a leak all that time.
+FILLING, MESSAGES = 120, 900
 # How long everything has to come to rest after the last request.
 REST_S = 40.0
 # A worker thread without work ends after ten seconds.
@@ -287,6 +290,7 @@ async def main(options, folder):
         try:
             traffic = Traffic(target, provider, store.token, options)
             before = Rest.of(target.process_id)
+            await fill(target, store.token)
             print(f"ibex {measure.binary(options.ibex)}; {measure.machine(cores)}\n\n  minute | resident MiB | descriptors | without peer | threads | answers open | lanes | lanes MiB | requests", flush=True)
             loop = asyncio.get_running_loop()
             watching = asyncio.create_task(watch(target, traffic, loop.time(), options.every, samples))
@@ -306,6 +310,17 @@ async def main(options, folder):
     finally:
         provider.stop()
     return tell(options, seconds, samples, traffic, judge(samples, seconds, traffic, (before, after), still, free, runs, stats))
+
+
+async def fill(target, token):
+    """Has the process remember as many counted texts as it ever will."""
+    for number in range(FILLING):
+        said = [{"role": ("user", "assistant")[at % 2], "content": f"Message {number}-{at} fills what is remembered of counted texts, and says nothing besides that at all."}
+                for at in range(MESSAGES)]
+        body = json.dumps({"model": "load-chat", "messages": said + [{"role": "user", "content": "Well?"}]}).encode()
+        answer = await target.client.call("POST", "/v1/chat/completions", talk.headers(token), body, LIMIT_S)
+        if answer.status != 200:
+            raise SystemExit(f"a request before the traffic was answered with {answer.status}: {answer.body[:300]!r}")
 
 
 async def provider_stats(provider):

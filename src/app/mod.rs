@@ -54,6 +54,15 @@ pub use sessions::{
 };
 pub use uses::Uses;
 
+/// How far the process is on its way out.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// No new work is wanted.
+    draining: AtomicBool,
+    /// What is still open is cut.
+    cut: AtomicBool,
+}
+
 /// The application could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -129,7 +138,7 @@ pub struct Shared {
     /// What counted tokens come to at each model.
     pub estimator: Estimator,
     feed: feed::Progress,
-    draining: AtomicBool,
+    leaving: Leaving,
     configuration: AtomicU8,
 }
 
@@ -251,7 +260,7 @@ impl App {
             estimator: Estimator::new(),
             feed: feed::Progress::default(),
             traces,
-            draining: AtomicBool::new(false),
+            leaving: Leaving::default(),
             configuration: AtomicU8::default(),
             sessions,
             config,
@@ -344,13 +353,24 @@ impl App {
 
     /// Says that no new work is wanted: `/ready` answers 503 from now on.
     pub fn set_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.leaving.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that what is still open is cut now.
+    pub fn set_cut(&self) {
+        self.leaving.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether open answers are being cut.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.leaving.cut.load(Ordering::Relaxed)
     }
 
     /// Whether the process is on its way out.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.leaving.draining.load(Ordering::Relaxed)
     }
 }
 

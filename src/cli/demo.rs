@@ -16,7 +16,7 @@ use crate::config::{AuthStyle, Config, ProviderConfig, Variables};
 use crate::ids::{AgentId, OrgId};
 use crate::memory::write::write;
 use crate::request::context::recall;
-use crate::server::{Listening, listen};
+use crate::server::{Drained, Listening, listen};
 use crate::store::{DirectiveMode, NewDirective};
 use crate::telemetry;
 
@@ -126,10 +126,11 @@ pub(super) async fn run(
         provider.local_addr().map_err(|e| failed(&e))?,
     );
     telemetry::init(&config.log).map_err(|e| failed(&e))?;
+    let signals = serve::Signals::take()?;
     let opened = open(config).await?;
     let app = opened.app()?;
     let listening = bind(&app).await?;
-    let stop = serve::stop_on_signal(&app)?;
+    let stop = signals.stop(&app);
     let (told, counter) = (app.tasks.clone(), app.counter.clone());
     app.tasks.spawn(async move {
         let stopping = async move { told.stopping().await };
@@ -148,7 +149,7 @@ pub(super) async fn run(
         token: &seeded.token,
     };
     out.one(&ready, ready.text())?;
-    if !listening.serve(stop).await {
+    if listening.serve(stop).await != Drained::Whole {
         tracing::warn!("open requests were cut");
     }
     serve::close(&app, &opened).await?;

@@ -38,7 +38,7 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let who = desk.principal(&args.scope).await?;
     let chat = request(&args, app.config.server.max_messages)?;
-    let rules = app.rules.load();
+    let rules = app.rules.load_full();
     let (registry, model) = (&rules.registry, chat.model().unwrap_or_default());
     let lane = registry
         .route(model)
@@ -48,6 +48,7 @@ pub(super) async fn run(
         chat: &chat,
         profile: registry.profile(model),
         lane: &lane,
+        rules: &rules,
     };
     let resolved = resolve(app, &who, &chat, &headers(&args));
     let shown = preview::preview(app, &subject, &resolved, &View::default())

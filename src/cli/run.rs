@@ -64,18 +64,17 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
         }
         Command::Serve => {
             let loaded = config::load(file.as_deref(), env)?;
-            for warning in &loaded.warnings {
-                complain(warning)?;
-            }
             let level = telemetry::init(&loaded.config.log);
             let level = level.map_err(|e| CliError::Failed(e.to_string()))?;
+            serve::warn_of(&loaded.warnings);
+            let signals = serve::Signals::take()?;
             // The file that was found must still be there when it is read again: without it every rule would be gone.
             let source = Source {
                 file: loaded.file,
                 env: env.clone(),
                 level,
             };
-            serve::run(open(loaded.config).await?, source).await
+            serve::run(open(loaded.config).await?, source, signals).await
         }
         command @ (Command::Init(_)
         | Command::Org(_)
@@ -117,11 +116,6 @@ async fn migrate(config: &Config, out: &mut Out<'_>) -> Result<(), CliError> {
         format!("the database had schema version {found} and has {now} now")
     };
     Ok(out.one(&told, text)?)
-}
-
-fn complain(warning: &str) -> Result<(), CliError> {
-    use io::Write as _;
-    Ok(writeln!(io::stderr(), "ibex: warning: {warning}")?)
 }
 
 /// An open store with its keys, as commands and the server need it.

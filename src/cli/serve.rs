@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::{App, Configuration};
 use crate::config::{self, Variables};
-use crate::server::{Stop, listen};
+use crate::server::{Drained, Stop, listen};
 use crate::telemetry::LogLevel;
 
 use super::CliError;
@@ -29,6 +29,7 @@ impl Source {
     /// Reads it again and takes over what can change: all of it or nothing. Answers with the changed keys that need a restart.
     fn reload(&self, app: &App) -> Result<BTreeSet<String>, String> {
         let loaded = config::load(self.file.as_deref(), &self.env).map_err(|e| e.to_string())?;
+        warn_of(&loaded.warnings);
         let left = app.reload(&loaded.config).map_err(|e| e.to_string())?;
         // Its form was checked with the rest.
         self.level
@@ -38,7 +39,48 @@ impl Source {
     }
 }
 
-pub(super) async fn run(opened: Opened, source: Source) -> Result<(), CliError> {
+/// Says what is odd about a configuration that can be used.
+pub(super) fn warn_of(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!("configuration: {warning}");
+    }
+}
+
+/// The signals that a server answers to. What comes before it is ready waits here: by itself it would end the process.
+pub(super) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes them over from now on.
+    pub(super) fn take() -> Result<Self, CliError> {
+        let of = |kind| {
+            let cannot = |e| CliError::Failed(format!("signals cannot be handled: {e}"));
+            signal(kind).map_err(cannot)
+        };
+        Ok(Self {
+            interrupt: of(SignalKind::interrupt())?,
+            terminate: of(SignalKind::terminate())?,
+            hangup: of(SignalKind::hangup())?,
+        })
+    }
+
+    /// The end of the server, for one that has no file to read again.
+    pub(super) fn stop(self, app: &App) -> Stop {
+        stop_on_signal(app, self.interrupt, self.terminate)
+    }
+
+    fn split(self, app: &App) -> (Stop, Signal) {
+        (
+            stop_on_signal(app, self.interrupt, self.terminate),
+            self.hangup,
+        )
+    }
+}
+
+pub(super) async fn run(opened: Opened, source: Source, signals: Signals) -> Result<(), CliError> {
     let app = opened.app()?;
     let listening = listen(app.clone())
         .await
@@ -50,11 +92,14 @@ pub(super) async fn run(opened: Opened, source: Source) -> Result<(), CliError> 
         );
     }
     tracing::info!(address = %listening.address(), "listening");
-    let stop = stop_on_signal(&app)?;
-    reload_on_hangup(&app, source)?;
-    let drained = listening.serve(stop).await;
-    if !drained {
-        tracing::warn!("the drain time passed with requests still open; they are cut");
+    let (stop, hangup) = signals.split(&app);
+    reload_on_hangup(&app, source, hangup);
+    match listening.serve(stop).await {
+        Drained::Whole => {}
+        Drained::OutOfTime => {
+            tracing::warn!("the drain time passed with requests still open; they are cut");
+        }
+        Drained::ToldTo => tracing::warn!("requests that were still open are cut"),
     }
     close(&app, &opened).await
 }
@@ -71,8 +116,7 @@ pub(super) async fn close(app: &App, opened: &Opened) -> Result<(), CliError> {
 }
 
 /// Reads the configuration again on SIGHUP. A faulty one changes nothing.
-fn reload_on_hangup(app: &App, source: Source) -> Result<(), CliError> {
-    let mut hangup = signal(SignalKind::hangup()).map_err(|e| no_signals(&e))?;
+fn reload_on_hangup(app: &App, source: Source, mut hangup: Signal) {
     let reloading = app.clone();
     app.tasks.spawn(async move {
         loop {
@@ -93,19 +137,10 @@ fn reload_on_hangup(app: &App, source: Source) -> Result<(), CliError> {
             }
         }
     });
-    Ok(())
-}
-
-fn no_signals(error: &std::io::Error) -> CliError {
-    CliError::Failed(format!("signals cannot be handled: {error}"))
 }
 
 /// Tells when to stop: the first SIGINT or SIGTERM drains, the second one cuts what is still open.
-pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt()).map_err(|e| no_signals(&e))?,
-        signal(SignalKind::terminate()).map_err(|e| no_signals(&e))?,
-    );
+fn stop_on_signal(app: &App, mut interrupt: Signal, mut terminate: Signal) -> Stop {
     let stop = Stop::default();
     let (told, tasks) = (stop.clone(), app.tasks.clone());
     app.tasks.spawn(async move {
@@ -126,5 +161,5 @@ pub(super) fn stop_on_signal(app: &App) -> Result<Stop, CliError> {
         tracing::warn!("stopping at once");
         told.at_once.cancel();
     });
-    Ok(stop)
+    stop
 }

@@ -14,9 +14,10 @@ use crate::telemetry::StreamEnd;
 use super::histogram::{Counts, Histogram};
 
 pub(super) const LEVELS: [Level; 4] = [Level::L0, Level::L1, Level::L2, Level::L3];
-pub(super) const ENDS: [StreamEnd; 6] = [
+pub(super) const ENDS: [StreamEnd; 7] = [
     StreamEnd::Complete,
     StreamEnd::ClientGone,
+    StreamEnd::Stopped,
     StreamEnd::UpstreamError,
     StreamEnd::ErrorEvent,
     StreamEnd::IdleTimeout,

@@ -43,6 +43,12 @@ pub fn snapshot(rules: &ArcSwap<Rules>) -> Admitted {
 }
 
 impl Admitted {
+    /// The snapshot itself, for what is rendered by it later.
+    #[must_use]
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
     /// Providers and models.
     #[must_use]
     pub fn registry(&self) -> &Registry {

@@ -337,6 +337,12 @@ impl Ending for Closing {
     }
 
     fn ended(&mut self, end: StreamEnd, report: TapReport) {
+        // Who is cut off has not left.
+        let end = if end == StreamEnd::ClientGone && self.app.is_cut() {
+            StreamEnd::Stopped
+        } else {
+            end
+        };
         self.slot = None;
         let metrics = &self.app.metrics;
         metrics.ended(end);

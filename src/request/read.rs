@@ -1,12 +1,13 @@
 //! Stage 6, read and validate: takes a counted request and its declared body, yields a [`ValidChat`]: parsed, inside every limit, for a
 //! model that policy allows and a provider serves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use crate::app::App;
+use crate::app::{App, Rules};
 use crate::auth::Principal;
 use crate::error::{ApiError, Code};
 use crate::limits::BytesHeld;
@@ -43,6 +44,8 @@ pub struct ValidChat {
     pub route: Route,
     /// What policy says of it.
     pub verdict: Verdict,
+    /// The rules that it was admitted under.
+    pub rules: Arc<Rules>,
     held: BytesHeld,
 }
 
@@ -229,6 +232,7 @@ pub async fn chat(
         chat,
         route,
         verdict,
+        rules: Arc::clone(admitted.rules()),
         held: body.held,
     })
 }

@@ -7,14 +7,15 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::error::{ApiError, Code, Envelope};
 use crate::ids::RequestId;
+use crate::request::Stage;
 use crate::telemetry::trace::Trace;
-use crate::telemetry::{CLIENT_GONE, Ended, RequestEnd, RequestMeta, Trail};
+use crate::telemetry::{CLIENT_GONE, Ended, OTHER_METHOD, RequestEnd, RequestMeta, Trail};
 
 use super::chat::Told;
 use super::routes::ROUTES;
@@ -36,6 +37,8 @@ pub(super) struct Around {
     meta: RequestMeta,
     /// Of a request that does not pass the router.
     trail: Trail,
+    /// Whether a body was announced that does not come with the head.
+    large: bool,
     finished: bool,
 }
 
@@ -47,13 +50,14 @@ impl Around {
             id: request_id(headers),
             trace: Trace::of(headers, app.traces.sampler()),
             started: Instant::now(),
-            method: request.method().clone(),
+            method: known(request.method()),
             route,
         };
         app.metrics.began();
         Self {
             app,
             meta,
+            large: is_large(headers),
             trail: Trail::default(),
             finished: false,
         }
@@ -79,6 +83,12 @@ impl Around {
         if let Some(told) = response.extensions_mut().remove::<Told>() {
             self.trail = std::mem::take(&mut *told.0.lock());
         }
+        if let Some(error) = &error
+            && self.trail.code.is_none()
+        {
+            // Refused outside the stages: by the router, or by a panic.
+            self.app.metrics.refused(self.trail.current(), error.code);
+        }
         let at = Instant::now();
         let took = at.duration_since(self.meta.started);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -89,7 +99,7 @@ impl Around {
         if let Ok(value) = HeaderValue::from_str(self.meta.trace.id().hex().as_str()) {
             headers.insert(TRACE_ID, value);
         }
-        if self.app.is_draining() {
+        if self.app.is_draining() || self.leaves_a_body() {
             // Whoever keeps the connection would find it closed with the next request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -111,6 +121,15 @@ impl Around {
             self.tell(status, end, at);
         }
         response
+    }
+
+    /// Whether the request was refused before its body was read, and there is so much of it that the server closes the connection instead.
+    fn leaves_a_body(&self) -> bool {
+        let unread = match self.trail.current() {
+            Some(stage) => BEFORE_THE_BODY.contains(&stage),
+            None => true,
+        };
+        self.large && unread && self.trail.code.is_some()
     }
 
     fn tell(&mut self, status: u16, end: RequestEnd, at: Instant) {
@@ -150,6 +169,45 @@ pub(super) async fn labelled(mut request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.extensions_mut().insert(RouteLabel(route));
     response
+}
+
+/// The method's name, of a closed set: any other is the client's own text, which nothing here repeats. `_OTHER` is what the semantic
+/// conventions call it.
+fn known(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => OTHER_METHOD,
+    }
+}
+
+/// The stages in which nothing of the body is read.
+const BEFORE_THE_BODY: [Stage; 5] = [
+    Stage::BodyLimit,
+    Stage::BearerToken,
+    Stage::AgentBinding,
+    Stage::PolicySnapshot,
+    Stage::RequestRate,
+];
+
+/// Bytes of a body that may well come with its head.
+const WITH_HEAD: u64 = 16 << 10;
+
+/// Whether the body's length is beyond that, or not known.
+fn is_large(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) => length > WITH_HEAD,
+        None => headers.contains_key(header::TRANSFER_ENCODING),
+    }
 }
 
 /// The client's identifier when it sent exactly one valid one.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
+use super::probes;
 use super::service::Service;
 use super::write_timeout::WriteTimeout;
 
@@ -43,6 +44,17 @@ pub struct Stop {
     pub at_once: CancellationToken,
 }
 
+/// How a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every request had its end.
+    Whole,
+    /// The drain time passed with requests still open.
+    OutOfTime,
+    /// It was told not to wait for them.
+    ToldTo,
+}
+
 /// A server that accepts connections until it is told to stop.
 #[derive(Debug)]
 pub struct Listening {
@@ -63,6 +75,11 @@ pub async fn listen(app: App) -> Result<Listening, ListenError> {
     };
     let listener = TcpListener::bind(wanted).await.map_err(fail)?;
     let address = listener.local_addr().map_err(fail)?;
+    if app.redis.is_some() {
+        // Opens the connection that the first request would have to wait for within its deadline. Whether it can be opened is a matter of
+        // `/ready`.
+        let _standing = probes::standing(&app).await;
+    }
     Ok(Listening {
         listener,
         app,
@@ -79,8 +96,8 @@ impl Listening {
 
     /// Serves until it is told to stop. From then on `/ready` answers 503 and every answer ends its connection; for `drain_delay_ms` new
     /// connections are still served, so that a balancer can learn of it. Then open requests may finish for at most the drain time, and what
-    /// is left is cut. Returns whether nothing was.
-    pub async fn serve(self, stop: Stop) -> bool {
+    /// is left is cut. Returns whether anything was, and why.
+    pub async fn serve(self, stop: Stop) -> Drained {
         let config = &self.app.config.server;
         let service = Service::new(self.app.clone());
         let mut server = Builder::new();
@@ -115,9 +132,13 @@ impl Listening {
         drop(self.listener);
         let limit = Duration::from_millis(config.drain_timeout_ms);
         let drained = tokio::select! {
-            drained = tokio::time::timeout(limit, open.shutdown()) => drained.is_ok(),
-            () = stop.at_once.cancelled() => false,
+            drained = tokio::time::timeout(limit, open.shutdown()) => match drained {
+                Ok(()) => Drained::Whole,
+                Err(_) => Drained::OutOfTime,
+            },
+            () = stop.at_once.cancelled() => Drained::ToldTo,
         };
+        self.app.set_cut();
         cut.cancel();
         drained
     }

@@ -14,5 +14,5 @@ mod json;
 mod memories;
 mod sessions;
 
-pub use listen::{ListenError, Listening, Stop, listen};
+pub use listen::{Drained, ListenError, Listening, Stop, listen};
 pub use routes::{Access, ROUTES, RouteInfo, router};

@@ -46,7 +46,8 @@ impl RequestEnd {
             Self::Refused => StageEnd::Refused,
             Self::ClientGone | Self::Relayed(StreamEnd::ClientGone) => StageEnd::ClientGone,
             Self::Relayed(
-                StreamEnd::UpstreamError
+                StreamEnd::Stopped
+                | StreamEnd::UpstreamError
                 | StreamEnd::ErrorEvent
                 | StreamEnd::IdleTimeout
                 | StreamEnd::TotalTimeout,
@@ -102,7 +103,7 @@ fields! {
     method "the HTTP method" "`http.request.method`";
     route "the template of the route" "`http.route`, label `route`";
     status "the status sent; 499 when the client left before" "`http.response.status_code`, label `code`";
-    outcome "`answered`, `refused`, or how the relay ended: `complete`, `client_gone`, `upstream_error`, `error_event`, `idle_timeout`, `total_timeout`" "`ibex.outcome`, `ibex_answers_total`";
+    outcome "`answered`, `refused`, or how the relay ended: `complete`, `client_gone`, `stopped`, `upstream_error`, `error_event`, `idle_timeout`, `total_timeout`" "`ibex.outcome`, `ibex_answers_total`";
     stage "the last stage that it entered" "`ibex.stage`, label `stage`";
     code "the error code of a refusal" "`ibex.code`, `ibex_refusals_total`";
     org "the organisation" "`ibex.org.id`";
@@ -185,7 +186,7 @@ impl Ended {
         tracing::info!(
             request_id = meta.id.as_str(),
             trace_id = meta.trace.id().hex().as_str(),
-            method = meta.method.as_str(),
+            method = meta.method,
             route = meta.route,
             status = self.status,
             outcome = self.end.as_str(),

@@ -23,4 +23,4 @@ pub use metrics::{
     LoadEnd, Metrics, Queue, RedisCall, RedisFigures, StoreFigures, StreamEnd,
 };
 pub use otlp::Traces;
-pub use trail::{CallFacts, ContextFacts, RequestMeta, StageEnd, Trail, Who};
+pub use trail::{CallFacts, ContextFacts, OTHER_METHOD, RequestMeta, StageEnd, Trail, Who};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 
 use super::metrics::CallFigures;
@@ -21,6 +21,9 @@ use crate::request::Stage;
 use crate::request::context::plan::{ContextStatus, Level};
 use crate::session::Lane;
 
+/// What stands for a method that is none of HTTP's own.
+pub const OTHER_METHOD: &str = "_OTHER";
+
 /// Identifiers and start of a request; made by the outermost layer.
 #[derive(Debug, Clone)]
 pub struct RequestMeta {
@@ -30,8 +33,8 @@ pub struct RequestMeta {
     pub trace: Trace,
     /// When the head arrived.
     pub started: Instant,
-    /// The method.
-    pub method: Method,
+    /// The method's name, or [`OTHER_METHOD`].
+    pub method: &'static str,
     /// The template of the route, once that is known.
     pub route: &'static str,
 }

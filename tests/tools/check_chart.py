@@ -29,14 +29,15 @@ SECRET = {
     "OPENAI_API_KEY": "sk-unused",
 }
 # What the chart sets by variables, so that it is in no profile's file.
-OURS = {("env",), ("server", "listen"), ("server", "drain_timeout_ms"), ("log", "format"), ("store", "path")}
+OURS = {("env",), ("server", "listen"), ("server", "drain_timeout_ms"), ("server", "drain_delay_ms"), ("log", "format"), ("store", "path")}
 
 # Options that somebody may set, each alone and all together, over every profile.
 OPTIONS = {
     "network policy": {"networkPolicy": {"enabled": True, "ingressFrom": [{"namespaceSelector": {}}], "egressPorts": []}},
     "ingress": {"ingress": {"enabled": True, "className": "nginx", "hosts": ["ibex.example"],
-                            "tls": [{"secretName": "ibex-tls", "hosts": ["ibex.example"]}]}},
-    "service monitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+                            "tls": [{"secretName": "ibex-tls", "hosts": ["ibex.example"]}]}, "networkPolicy": {"ingressFrom": [{"namespaceSelector": {}}]}},
+    "service monitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "networkPolicy": {"ingressFrom": [{"namespaceSelector": {}}]},
+                        "resources": {"requests": {"cpu": 1}}},
     "names": {"fullnameOverride": "memory-proxy", "nameOverride": "proxy", "serviceAccount": {"create": False, "name": "given"}},
     "image": {"image": {"repository": "registry.example/ibex", "digest": "sha256:" + "0" * 64}, "imagePullSecrets": [{"name": "pull"}]},
     "extras": {
@@ -71,6 +72,7 @@ REFUSED = {
     "autoscaling": {"autoscaling": {"enabled": True}},
     "hosts": {"ingress": {"enabled": True}},
     "digest": {"image": {"digest": "latest"}},
+    "ingressFrom": {"networkPolicy": {"enabled": True}, "serviceMonitor": {"enabled": True}},
     "timeoutSeconds": {"drain": {"timeoutSeconds": "30s"}},
 }
 
@@ -82,8 +84,9 @@ CUSTOM = {
         "properties": {
             "apiVersion": {"const": "monitoring.coreos.com/v1"}, "kind": {}, "metadata": METADATA,
             "spec": {
-                "type": "object", "additionalProperties": False, "required": ["selector", "endpoints"],
+                "type": "object", "additionalProperties": False, "required": ["selector", "endpoints", "jobLabel"],
                 "properties": {
+                    "jobLabel": {"const": "app.kubernetes.io/name"},
                     "selector": {"type": "object", "additionalProperties": False, "properties": {"matchLabels": {"type": "object"}}},
                     "endpoints": {"type": "array", "minItems": 1, "items": {
                         "type": "object", "additionalProperties": False, "properties": {"port": {"const": "http"}, "path": {"const": "/metrics"},

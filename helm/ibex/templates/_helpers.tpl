@@ -106,7 +106,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    # The server reads its file once: a changed one has to start new pods.
+    # Not every key is taken over by a running server: a changed file starts new pods.
     checksum/config: {{ include "ibex.config" . | sha256sum }}
     {{- with .Values.secret.generation }}
     ibex/secret-generation: {{ . | quote }}

@@ -63,7 +63,7 @@ pub(super) async fn run(
     if standing.offset > 0 {
         progress.say(format_args!("going on after line {}", standing.line))?;
     }
-    let stop = serve::stop_on_signal(app)?;
+    let stop = serve::Signals::take()?.stop(app);
     let finished = loop {
         let batch = lines.batch(args.batch).map_err(|e| unreadable(&e))?;
         if batch.is_empty() {

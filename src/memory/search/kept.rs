@@ -145,7 +145,12 @@ impl Kept {
 
     /// What it owns outside the column.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.content.len() + self.details.as_deref().map_or(0, Details::bytes)
+        self.content.len() + self.details_bytes()
+    }
+
+    /// What it owns besides its text.
+    pub(super) fn details_bytes(&self) -> usize {
+        self.details.as_deref().map_or(0, Details::bytes)
     }
 }
 

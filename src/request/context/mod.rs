@@ -40,7 +40,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use crate::app::App;
+use crate::app::{App, Rules};
 use crate::auth::Principal;
 use crate::config::Layout;
 use crate::openai::ChatRequest;
@@ -139,6 +139,8 @@ pub struct Subject<'a> {
     pub profile: ModelProfile,
     /// Model and provider as they are called.
     pub lane: &'a Lane,
+    /// The rules that it was admitted under.
+    pub rules: &'a Arc<Rules>,
 }
 
 impl<'a> Subject<'a> {
@@ -150,6 +152,7 @@ impl<'a> Subject<'a> {
             chat: &valid.chat,
             profile: valid.route.profile,
             lane: &valid.route.lane,
+            rules: &valid.rules,
         }
     }
 }

@@ -275,6 +275,7 @@ fn error_event(end: StreamEnd, boundary: Boundary) -> Bytes {
         ),
         StreamEnd::Complete
         | StreamEnd::ClientGone
+        | StreamEnd::Stopped
         | StreamEnd::UpstreamError
         | StreamEnd::ErrorEvent => (
             Code::ProviderUnavailable,

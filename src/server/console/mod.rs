@@ -7,7 +7,7 @@ mod files;
 mod recent;
 
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,6 +36,10 @@ pub(super) async fn file(
     Segment(name): Segment,
     headers: HeaderMap,
 ) -> Response {
+    if name == files::PAGE && app.console.is_on() {
+        // Its parts are named from one level higher.
+        return Redirect::permanent("../console").into_response();
+    }
     static_file(&app, &name, &headers)
 }
 

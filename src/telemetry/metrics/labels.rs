@@ -42,6 +42,8 @@ label! {
         Complete = "complete",
         /// The client went away.
         ClientGone = "client_gone",
+        /// This process ended before it: the drain time was over.
+        Stopped = "stopped",
         /// The provider broke off.
         UpstreamError = "upstream_error",
         /// The provider sent an error object inside the stream.

@@ -9,7 +9,7 @@ use crate::request::Stage;
 use crate::telemetry::ended::{Ended, RequestEnd};
 use crate::telemetry::metrics::StreamEnd;
 use crate::telemetry::trace::SpanId;
-use crate::telemetry::trail::{CallFacts, ContextFacts};
+use crate::telemetry::trail::{CallFacts, ContextFacts, OTHER_METHOD};
 
 /// A traced request, and the time of day at its end.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Traced {
         let broken = u64::from(*status) >= 500;
         let code = trail.code.map(|code| code.as_str());
         let attributes = Attributes::default()
-            .with("http.request.method", Some(meta.method.as_str()))
+            .with("http.request.method", Some(meta.method))
             .with("http.route", Some(meta.route))
             .with("http.response.status_code", Some(u64::from(*status)))
             .with("url.scheme", Some("http"))
@@ -120,7 +120,7 @@ impl Traced {
             .with("ibex.stage", trail.current().map(Stage::name))
             .with("ibex.org.id", who.map(|w| text(w.org.to_string())))
             .with("ibex.agent.id", who.map(|w| text(w.agent.to_string())));
-        let name = [meta.method.as_str(), " ", meta.route].concat();
+        let name = [shown(meta.method), " ", meta.route].concat();
         let span = self.span(
             (id, meta.trace.parent()),
             &name,
@@ -164,7 +164,7 @@ impl Traced {
                 "gen_ai.response.time_to_first_chunk",
                 first.map(|t| t.as_secs_f64()),
             )
-            .with("http.request.method", Some(meta.method.as_str()))
+            .with("http.request.method", Some(meta.method))
             .with(
                 "http.response.status_code",
                 answered.then_some(u64::from(self.ended.status)),
@@ -174,7 +174,7 @@ impl Traced {
         let name = match (operation, call.model()) {
             (Some(operation), Some(model)) => [operation, " ", model].concat(),
             (Some(operation), None) => operation.to_owned(),
-            (None, _) => meta.method.as_str().to_owned(),
+            (None, _) => shown(meta.method).to_owned(),
         };
         let span = self.span((id, Some(parent)), &name, (began, self.ended.at));
         Some(Span {
@@ -200,6 +200,15 @@ impl Traced {
             RequestEnd::Answered | RequestEnd::Relayed(StreamEnd::Complete) => None,
             RequestEnd::Relayed(broken) => Some(broken.as_str().to_owned()),
         }
+    }
+}
+
+/// A method in a span's name; the conventions have a word for those that are not told.
+fn shown(method: &'static str) -> &'static str {
+    if method == OTHER_METHOD {
+        "HTTP"
+    } else {
+        method
     }
 }
 

@@ -65,6 +65,26 @@ async fn a_hangup_takes_over_policy_providers_limits_directive_defaults_and_log_
     server.stderr.until("\"DEBUG\"");
 }
 
+/// Who collects JSON lines must be able to read every one of them, also what is said before the first request.
+#[test]
+fn what_is_odd_about_a_configuration_is_a_line_of_the_log() {
+    let ibex = Ibex::new();
+    ibex.json(&["init"]);
+    ibex.write("ibex.toml", PROVIDER);
+    let mut command = ibex.command(&["serve"]);
+    command.envs([
+        ("IBEX_SERVER__LISTEN", "127.0.0.1:0"),
+        ("IBEX_LOG__FORMAT", "json"),
+        ("IBEX_ENV", "production"),
+    ]);
+    let server = Running::start(&mut command);
+    let told = server.stderr.until("listening");
+    assert!(told.iter().any(|line| line.contains("loopback address")));
+    for line in told {
+        assert!(serde_json::from_str::<Value>(&line).is_ok(), "{line}");
+    }
+}
+
 #[tokio::test]
 async fn a_faulty_configuration_changes_nothing_and_readiness_says_so() {
     let ibex = Ibex::new();

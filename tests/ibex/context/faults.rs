@@ -183,6 +183,7 @@ impl Bench {
             chat: &chat,
             profile,
             lane: &lane,
+            rules: &self.app.rules.load_full(),
         };
         let began = Instant::now();
         let assembled = run(&self.app, &subject, lookup, &View::default()).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use serde_json::json;
 
 use super::raw::{self, Raw};
 use super::{
@@ -70,6 +71,8 @@ async fn a_body_announced_as_too_large_is_refused_before_it_is_sent() {
         .await;
     let refused = client.answer().await;
     assert_eq!(refused.status, 413);
+    let closes = "\r\nconnection: close\r\n";
+    assert!(refused.head.contains(closes), "nobody reads the body");
     let body = chat().to_string();
     let mut client = Raw::connect(&app).await;
     let length = format!("expect: 100-continue\r\ncontent-length: {}\r\n", body.len());
@@ -77,6 +80,35 @@ async fn a_body_announced_as_too_large_is_refused_before_it_is_sent() {
     client.read_to(b"HTTP/1.1 100 Continue\r\n\r\n").await;
     client.send(body).await;
     assert_eq!(client.answer().await.status, 200);
+}
+
+/// What a request was admitted under holds to its end, also what its session's text is made of.
+#[tokio::test]
+async fn a_reload_while_a_body_arrives_is_for_the_next_request() {
+    let upstream = Upstream::echo_ok().await;
+    let app = app_with(&upstream, |config| {
+        config.context.platform_policy = "Name the old harbour.".to_owned();
+    })
+    .await;
+    let body = chat().to_string();
+    let (first, rest) = body.split_at(20);
+    let mut client = Raw::connect(&app).await;
+    let length = format!("content-length: {}\r\n", body.len());
+    client.send(raw::head(&app, CHAT, &length) + first).await;
+    until("the body to be waited for", || app.app.inflight.bytes() > 0).await;
+    let mut config = app.app.config.clone();
+    config.context.platform_policy = "Name the new harbour.".to_owned();
+    app.app.reload(&config).unwrap();
+    client.send(rest).await;
+    assert_eq!(client.answer().await.status, 200);
+    let sent = |text: &str| {
+        let last = upstream.last();
+        String::from_utf8_lossy(&last.request.body).contains(text)
+    };
+    assert!(sent("the old harbour"));
+    let next = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]});
+    app.client().post(CHAT, &next).await;
+    assert!(sent("the new harbour"));
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use ibex::telemetry::FIELDS;
 use serde_json::{Value, json};
 
@@ -155,6 +157,20 @@ async fn each_request_leaves_one_line_with_the_listed_fields() {
     unknown.get("/nowhere").await;
     assert_eq!(lines.of("unknown").await["route"], json!("none"));
     assert!(lines.requests().values().all(|of_one| of_one.len() == 1));
+}
+
+/// A method is text of the client's own choice, and needs no credential.
+#[tokio::test]
+async fn a_method_that_is_none_of_https_own_is_not_repeated() {
+    let (log, _capturing) = Log::captured("trace");
+    let lines = Lines(log);
+    let app = TestApp::start("http://127.0.0.1:9/v1").await;
+    let client = app.client().header("x-request-id", "odd");
+    let method = Method::from_bytes(b"PINECONE").unwrap();
+    let answer = client.send(method, CHAT, Bytes::new()).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(lines.of("odd").await["method"], "_OTHER");
+    assert!(!lines.0.text().contains("PINECONE"));
 }
 
 #[tokio::test]

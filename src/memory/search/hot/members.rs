@@ -10,7 +10,7 @@ use super::super::blocks::fit;
 use super::super::columns::Row;
 use super::super::kept::Kept;
 use super::super::terms::{Side, Term, terms};
-use crate::memory::{Memory, PartitionKey};
+use crate::memory::{Label, Memory, PartitionKey};
 
 /// Standing decays by days, so a ranking of members may be this old.
 const REFRESH_SECONDS: i64 = 600;
@@ -23,6 +23,8 @@ pub(super) struct Member {
     pub(super) pinned: bool,
     /// Distinct, in order of appearance; none where the partition has so few that its lexicon tells the overlap at once.
     pub(super) terms: Box<[Term]>,
+    /// Bytes that it owns as a memory besides its text, which it shares.
+    owned: usize,
     /// What it is handed on as, since it was last asked for; members are asked for with every request.
     memory: OnceLock<Arc<Memory>>,
 }
@@ -35,6 +37,7 @@ impl Member {
             standing: kept.merits(columns).standing(now),
             pinned: kept.pinned,
             terms: Box::default(),
+            owned: kept.details_bytes(),
             memory: OnceLock::new(),
         }
     }
@@ -101,11 +104,17 @@ impl HotMembers {
         few: bool,
     ) {
         self.changes += 1;
+        let place = self.members.iter().position(|member| member.row == row);
+        let mut member = place.and_then(|place| self.members.get_mut(place));
+        if let Some(member) = &mut member {
+            // Also while they wait for the next choice, members serve.
+            member.memory = OnceLock::new();
+        }
         let Some(now) = self.chosen_at else { return };
         let fresh = Member::new(row, columns, kept, now);
-        if let Some(member) = self.members.iter_mut().find(|member| member.row == row) {
+        if let Some(member) = member {
             (member.standing, member.pinned) = (fresh.standing, fresh.pinned);
-            member.memory = OnceLock::new();
+            member.owned = fresh.owned;
         } else if fresh.pinned || self.admits(fresh.standing) {
             let terms = match few {
                 true => Vec::new(),
@@ -121,10 +130,10 @@ impl HotMembers {
     /// What the members take.
     pub(in crate::memory::search) fn bytes(&self) -> usize {
         let terms: usize = self.members.iter().map(|m| m.terms.len()).sum();
-        let made = self.members.iter().filter(|m| m.memory.get().is_some());
-        self.members.capacity() * size_of::<Member>()
-            + terms * size_of::<Term>()
-            + made.count() * size_of::<Memory>()
+        // Readers make the memories, and nothing is weighed again for them: each has its room from the beginning.
+        let made = size_of::<Member>() + size_of::<Memory>() + size_of::<Label>();
+        let owned: usize = self.members.iter().map(|m| m.owned).sum();
+        self.members.capacity() * made + terms * size_of::<Term>() + owned
     }
 
     /// Whether a memory that is not pinned would be a member.

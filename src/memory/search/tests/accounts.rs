@@ -179,6 +179,27 @@ fn uses_count_at_once_and_bring_a_memory_into_the_hot_set() {
 }
 
 #[test]
+fn members_that_wait_for_the_next_choice_are_as_they_are_now() {
+    let key = key(None);
+    let rows: Vec<Memory> = (0..6).map(|i| memory(&key, &format!("tea n{i}"))).collect();
+    let partition = partition(&key, rows);
+    let hot = |rows| {
+        let partitions = std::slice::from_ref(&partition);
+        let deadline = far();
+        let inline = Inline { rows, deadline };
+        hot_members(partitions, &words("tea"), now(), 9, inline).unwrap()
+    };
+    let mut members = hot(usize::MAX).into_iter().map(|hit| hit.memory.id);
+    let stays = members.next().unwrap();
+    // So many are gone that the members have to be chosen again, which nobody does here.
+    members.for_each(|gone| partition.write(|columns| columns.remove(gone)));
+    partition.count_uses(&[stays]);
+    let left = hot(0);
+    let counts: Vec<u32> = left.iter().map(|hit| hit.memory.retrieval_count).collect();
+    assert_eq!((left[0].memory.id, counts), (stays, vec![1]));
+}
+
+#[test]
 fn a_column_has_its_rows_in_order_across_blocks() {
     let mut column = Blocks::new(3);
     let row = |i: usize| [i, i + 1, i * 2];

@@ -101,7 +101,7 @@ pub async fn run(
     ));
     let work = Work {
         app,
-        rules: app.rules.load_full(),
+        rules: Arc::clone(subject.rules),
         subject,
         chain: &resolved.chain,
         directive: &resolved.directive,

@@ -1,6 +1,6 @@
 //! The seal: the last thing before a handoff. What was forgotten by then does not go out.
 //!
-//! The store's revision of forgotten memories is read after everything else; nothing is awaited between the answer and the bytes that are
+//! The store's revision of forgotten memories is read last of all that has to be waited for; nothing is awaited between the answer and the bytes that are
 //! handed over. A store that is reached over a network lets a `DELETE` return only when no answer that was asked before it is in use any
 //! more. So a handoff that starts after a `DELETE` has returned carries no copy, whoever forgot it and wherever.
 

@@ -7,7 +7,7 @@ import { badge, count, counted, duration, durationText, empty, failure, h, headi
 const EVERY_MS = 2000;
 
 const ENDS = {
-  complete: ["Whole", "p-ok"], client_gone: ["Client left", "p-quiet"], upstream_error: ["Provider broke off", "p-bad"],
+  complete: ["Whole", "p-ok"], client_gone: ["Client left", "p-quiet"], stopped: ["Cut by a stop", "p-bad"], upstream_error: ["Provider broke off", "p-bad"],
   error_event: ["Error inside the stream", "p-bad"], idle_timeout: ["Provider fell silent", "p-warn"], total_timeout: ["Took too long", "p-warn"],
 };
 

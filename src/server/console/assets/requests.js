@@ -5,7 +5,7 @@ import { badge, ago, count, counted, duration, durationText, empty, facts, failu
 import { levelBadge, planView, reasonText, statusBadge } from "./plan.js";
 
 const OUTCOMES = {
-  complete: ["answered", "ok"], client_gone: ["client left", "neutral"], upstream_error: ["broke off", "bad"], error_event: ["error in stream", "bad"],
+  complete: ["answered", "ok"], client_gone: ["client left", "neutral"], stopped: ["cut by a stop", "bad"], upstream_error: ["broke off", "bad"], error_event: ["error in stream", "bad"],
   idle_timeout: ["fell silent", "warn"], total_timeout: ["too long", "warn"],
 };
 

@@ -314,6 +314,7 @@ impl Bench {
             chat,
             profile,
             lane: &lane,
+            rules: &replica.app.rules.load_full(),
         };
         let mut headers = HeaderMap::new();
         let name = format!("session-{session}");
