@@ -65,8 +65,15 @@ async fn every_file_forbids_what_is_not_its_own() {
     let nobody = Client::new(app.address);
     let page = nobody.get("/console").await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    let by_name = nobody.get("/console/index.html").await;
+    assert_eq!(by_name.status, StatusCode::PERMANENT_REDIRECT);
+    assert_eq!(by_name.header("location"), "../console");
     for name in FILES {
-        let answer = nobody.get(&format!("/console/{name}")).await;
+        let path = match name {
+            "index.html" => "/console".to_owned(),
+            part => format!("/console/{part}"),
+        };
+        let answer = nobody.get(&path).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
         let policy = answer.header("content-security-policy");
         for part in [
@@ -93,7 +100,7 @@ async fn every_file_forbids_what_is_not_its_own() {
         }
         let tag = answer.header("etag").to_owned();
         let again = nobody.clone().header("if-none-match", &format!("W/{tag}"));
-        let again = again.get(&format!("/console/{name}")).await;
+        let again = again.get(&path).await;
         assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{name}");
         assert!(again.body.is_empty() && again.header("etag") == tag);
     }
