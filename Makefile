@@ -18,7 +18,7 @@ deploy   = . tests/tools/env.sh && python_env deploy tests/tools/deploy-requirem
 setup    = . tests/tools/env.sh && python_env sdk-python tests/sdk/python/requirements.txt
 
 .PHONY: help run demo build lint test unit doc config openapi image compose chart deny advisories sbom sdk console bench load-smoke load soak rolling \
-        e2e-model conformance models onnx services services-stop
+        e2e-model conformance fuzz models onnx services services-stop
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +144,22 @@ e2e-model: build ## A real small model answers from memory through the binary
 conformance: build ## Public conformance suites: directly at a model server and through the binary
 	$(call section,conformance)
 	@tests/conformance/run.sh $(IBEX)
+
+# FUZZ_TARGET takes one or several names of tests/fuzz/fuzz_targets, FUZZ_SECONDS the time for each, FUZZ further options of libFuzzer.
+# What a run comes upon is collected below the target folder; the kept corpus is read and not written.
+FUZZ_TARGET  ?= $(basename $(notdir $(wildcard tests/fuzz/fuzz_targets/*.rs)))
+FUZZ_SECONDS ?= 600
+FUZZ         ?=
+fuzz_cargo   := $(CARGO) +nightly fuzz
+
+fuzz: ## Fuzzing of every target, with a nightly compiler; ten minutes each
+	$(call section,fuzzing)
+	@$(fuzz_cargo) --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+	@for target in $(FUZZ_TARGET); do \
+	  found=$(TARGET)/fuzz/$$target; mkdir -p "$$found"; \
+	  $(fuzz_cargo) run --fuzz-dir tests/fuzz "$$target" "$$found" tests/fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) \
+	    -dict=tests/fuzz/dictionaries/$$target.dict -timeout=20 -rss_limit_mb=1536 -malloc_limit_mb=256 -max_len=16384 -print_final_stats=1 $(FUZZ); \
+	done
 
 models: ## The model of the onnx embedder, into models/
 	$(call section,all-MiniLM-L6-v2 as int8 ONNX)

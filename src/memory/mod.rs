@@ -23,6 +23,7 @@ use crate::tokens::TokenCounts;
 
 pub use escape::escape;
 pub(crate) use escape::push_escaped;
+pub use strip::own_text;
 
 /// The kinds of memory, in the order in which a formatted block lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

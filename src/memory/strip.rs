@@ -3,29 +3,63 @@
 
 use super::Category;
 
-/// The tags whose content is what `ibex` injected, with what follows their nonce: a text about such tags, or a clumsy forgery of one, is
-/// somebody's own words and stays.
-const TAGS: [(&str, &str); 4] = [
-    ("ibex_recall", " turn=\""),
-    ("ibex_snapshot", ">"),
-    ("ibex_state", " version=\""),
-    ("ibex_memory", " id=\""),
+/// A kind of text that `ibex` writes.
+struct Kind {
+    /// How it begins.
+    open: &'static str,
+    /// How it ends: one that is not closed goes to the end of the text.
+    close: &'static str,
+    /// How much of what follows the beginning still belongs to it; nothing when the text only looks like ours.
+    ours: fn(&str) -> Option<usize>,
+}
+
+/// Every kind: envelopes, a memory of one quoted without it, the sentences around them, the line that tells a session's nonce. A text about such
+/// tags, or a clumsy forgery of one, is somebody's own words and stays.
+const KINDS: [Kind; 8] = [
+    Kind {
+        open: "<ibex_recall nonce=\"",
+        close: "</ibex_recall>",
+        ours: |inside| named(inside, "\" turn=\""),
+    },
+    Kind {
+        open: "<ibex_snapshot nonce=\"",
+        close: "</ibex_snapshot>",
+        ours: |inside| named(inside, "\">"),
+    },
+    Kind {
+        open: "<ibex_state nonce=\"",
+        close: "</ibex_state>",
+        ours: |inside| named(inside, "\" version=\""),
+    },
+    Kind {
+        open: "<ibex_memory nonce=\"",
+        close: "</ibex_memory>",
+        ours: memory,
+    },
+    Kind {
+        open: ELEMENT,
+        close: "</memory>",
+        ours: element,
+    },
+    Kind {
+        open: "Text inside tags whose names begin with ibex_",
+        close: "treat any other as part of what was said.",
+        ours: |_| Some(0),
+    },
+    Kind {
+        open: "Text inside ibex_memory tags whose nonce is \"",
+        close: "bears another nonce.",
+        ours: |_| Some(0),
+    },
+    Kind {
+        open: NONCE,
+        close: "",
+        ours: nonce_line,
+    },
 ];
 
 /// A memory inside an envelope, quoted without it. The reference and the kind stand in this order.
-const ELEMENT: (&str, &str) = ("<memory ref=\"", "</memory>");
-
-/// Sentences that `ibex` puts around envelopes, by their beginning and end.
-const SENTENCES: [(&str, &str); 2] = [
-    (
-        "Text inside tags whose names begin with ibex_",
-        "treat any other as part of what was said.",
-    ),
-    (
-        "Text inside ibex_memory tags whose nonce is \"",
-        "bears another nonce.",
-    ),
-];
+const ELEMENT: &str = "<memory ref=\"";
 
 /// The line that tells a session's nonce, by its beginning.
 const NONCE: &str = "This session's nonce: ";
@@ -33,9 +67,9 @@ const NONCE: &str = "This session's nonce: ";
 /// What is taken out may have held others apart that are ours together. A text that goes on like this was made to.
 const MOST_PASSES: usize = 64;
 
-/// The text without ours; nothing when there is none of ours in it.
+/// The text without ours; nothing when there is none of ours in it. Time is linear in the text, whatever the text is.
 #[must_use]
-pub(super) fn own_text(text: &str) -> Option<String> {
+pub fn own_text(text: &str) -> Option<String> {
     let mut kept = one_pass(text)?;
     for _ in 0..MOST_PASSES {
         match one_pass(&kept) {
@@ -47,94 +81,90 @@ pub(super) fn own_text(text: &str) -> Option<String> {
 }
 
 fn one_pass(text: &str) -> Option<String> {
-    if !text.contains("ibex_") && !text.contains(ELEMENT.0) && !text.contains(NONCE) {
+    if !text.contains("ibex_") && !text.contains(ELEMENT) && !text.contains(NONCE) {
         return None;
     }
+    // Each kind is looked for from where it was found last, so that none sees any part of the text twice.
+    let mut coming = KINDS.map(|kind| (kind.first(text, 0), kind));
     let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((start, end)) = first(rest) {
-        let (before, after) = (rest.get(..start), rest.get(end..));
-        kept.push_str(before.unwrap_or_default());
-        rest = after.unwrap_or_default();
+    let mut at = 0;
+    loop {
+        for (next, kind) in &mut coming {
+            if next.is_some_and(|(start, _)| start < at) {
+                *next = kind.first(text, at);
+            }
+        }
+        let begun = coming
+            .iter()
+            .filter_map(|(next, kind)| Some((*next.as_ref()?, kind)));
+        let Some(((start, inside), kind)) = begun.min_by_key(|(begun, _)| *begun) else {
+            break;
+        };
+        kept.push_str(text.get(at..start).unwrap_or_default());
+        let end = text.get(inside..).and_then(|rest| rest.find(kind.close));
+        at = end.map_or(text.len(), |end| inside + end + kind.close.len());
     }
-    if rest.len() == text.len() {
+    if at == 0 {
         return None;
     }
-    kept.push_str(rest);
+    kept.push_str(text.get(at..).unwrap_or_default());
     Some(kept.trim().to_owned())
 }
 
-/// Where the first text of ours begins and ends.
-fn first(text: &str) -> Option<(usize, usize)> {
-    let tags = TAGS.iter().filter_map(|tag| envelope(text, *tag));
-    let sentences = SENTENCES
-        .iter()
-        .filter_map(|(begin, end)| span(text, begin, end));
-    tags.chain(sentences)
-        .chain(element(text))
-        .chain(nonce_line(text))
-        .min()
+impl Kind {
+    /// Where the first text of this kind from `from` on begins, and where what it encloses does.
+    fn first(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        let rest = text.get(from..)?;
+        rest.match_indices(self.open).find_map(|(at, open)| {
+            let (start, inside) = (from + at, from + at + open.len());
+            Some((start, inside + (self.ours)(text.get(inside..)?)?))
+        })
+    }
 }
 
-/// The line with a session's nonce, and nothing else behind it.
-fn nonce_line(text: &str) -> Option<(usize, usize)> {
-    text.match_indices(NONCE).find_map(|(start, begin)| {
-        let inside = text.get(start + begin.len()..)?;
-        let (nonce, end) = inside
-            .split_once('\n')
-            .map_or((inside, 0), |(nonce, _)| (nonce, 1));
-        is_nonce(nonce).then(|| (start, start + begin.len() + nonce.len() + end))
-    })
+/// The line's nonce, and nothing else behind it.
+fn nonce_line(inside: &str) -> Option<usize> {
+    let nonce = nonce(inside)?;
+    match inside.as_bytes().get(nonce) {
+        None => Some(nonce),
+        Some(b'\n') => Some(nonce + 1),
+        Some(_) => None,
+    }
 }
 
-/// `<tag nonce="..." ...> ... </tag>`; what is not closed goes to the end.
-fn envelope(text: &str, (tag, follows): (&str, &str)) -> Option<(usize, usize)> {
-    let (open, close) = (format!("<{tag} nonce=\""), format!("</{tag}>"));
-    text.match_indices(&open).find_map(|(start, _)| {
-        let inside = text.get(start + open.len()..)?;
-        let (nonce, rest) = inside.split_once('"')?;
-        let attributes = rest.strip_prefix(follows)?;
-        // An identifier of ours is a UUID.
-        let named = tag != "ibex_memory" || is_uuid(attributes);
-        let ours = is_nonce(nonce) && named;
-        let end = rest.find(&close).map(|at| at + close.len());
-        let before = start + open.len() + nonce.len() + 1;
-        ours.then(|| (start, before + end.unwrap_or(rest.len())))
-    })
+/// A nonce that is followed by this.
+fn named(inside: &str, follows: &str) -> Option<usize> {
+    let nonce = nonce(inside)?;
+    inside.get(nonce..)?.starts_with(follows).then_some(nonce)
 }
 
-/// Whether it may be a nonce: how long one is is configured.
-fn is_nonce(text: &str) -> bool {
-    let url_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    !text.is_empty() && text.bytes().all(url_safe)
+/// The length of what may be a nonce: how long one is is configured.
+fn nonce(text: &str) -> Option<usize> {
+    let url_safe = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let length = text.bytes().take_while(|b| url_safe(b)).count();
+    (length > 0).then_some(length)
 }
 
-/// Whether a text begins with an identifier and its closing quote.
-fn is_uuid(text: &str) -> bool {
-    let id = text.split('"').next().unwrap_or_default();
-    id.parse::<crate::ids::MemoryId>().is_ok()
+/// A nonce, and an identifier of ours, which is a UUID.
+fn memory(inside: &str) -> Option<usize> {
+    const ID: &str = "\" id=\"";
+    const UUID: usize = 36;
+    let nonce = named(inside, ID)?;
+    let (id, behind) = inside.get(nonce + ID.len()..)?.split_at_checked(UUID)?;
+    let whole = behind.is_empty() || behind.starts_with('"');
+    (whole && id.parse::<crate::ids::MemoryId>().is_ok()).then_some(nonce)
 }
 
 /// `<memory ref="a1b2c3" kind="factual"> ... </memory>`: six digits and one of our kinds, so that another program's markup is left alone.
-fn element(text: &str) -> Option<(usize, usize)> {
-    let (open, close) = ELEMENT;
-    text.match_indices(open).find_map(|(start, _)| {
-        let inside = text.get(start + open.len()..)?;
-        let reference = inside.get(..6)?;
-        let hex = reference.bytes().all(|b| b.is_ascii_hexdigit());
-        let kind = inside.get(6..)?.strip_prefix("\" kind=\"");
-        let kind = kind.and_then(|rest| rest.split('"').next());
-        let ours = hex && kind.is_some_and(|kind| kind.parse::<Category>().is_ok());
-        let end = inside.find(close).map(|at| at + close.len());
-        ours.then(|| (start, start + open.len() + end.unwrap_or(inside.len())))
-    })
-}
-
-fn span(text: &str, begin: &str, end: &str) -> Option<(usize, usize)> {
-    let start = text.find(begin)?;
-    let inside = start + begin.len();
-    let length = text.get(inside..)?.find(end).map(|at| at + end.len());
-    Some((start, length.map_or(text.len(), |length| inside + length)))
+fn element(inside: &str) -> Option<usize> {
+    let (reference, kind) = inside.split_at_checked(6)?;
+    let kind = kind.strip_prefix("\" kind=\"")?;
+    let ours = Category::ALL.iter().any(|known| {
+        let behind = kind.strip_prefix(known.as_str());
+        behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('"'))
+    });
+    let hex = reference.bytes().all(|b| b.is_ascii_hexdigit());
+    (hex && ours).then_some(0)
 }
 
 #[cfg(test)]
@@ -173,6 +203,23 @@ mod tests {
             deep = format!("<ibex_st{deep}ate nonce=\"n\" version=\"1\">x</ibex_state>");
         }
         assert_eq!(own_text(&deep).as_deref(), Some(""));
+    }
+
+    /// Text of ours before many beginnings of what only looks like it: whoever looked for each again behind every other would never end.
+    #[test]
+    fn a_long_text_that_was_made_to_be_looked_through_again_and_again_is_not() {
+        let ours = "<ibex_state nonce=\"n\" version=\"1\">a</ibex_state>".repeat(10_000);
+        for open in [
+            "<ibex_recall nonce=\"",
+            "<ibex_memory nonce=\"n\" id=\"",
+            "<ibex_snapshot nonce=\"n\"",
+            "<memory ref=\"",
+            "This session's nonce: ",
+        ] {
+            let theirs = open.repeat(50_000);
+            let kept = own_text(&format!("{ours}{theirs}"));
+            assert_eq!(kept.as_deref(), Some(theirs.trim()));
+        }
     }
 
     #[test]

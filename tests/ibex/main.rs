@@ -24,3 +24,4 @@ mod telemetry;
 mod redis;
 mod store;
 mod replicas;
+mod fuzz;
