@@ -104,7 +104,7 @@ async fn no_line_holds_content_or_credentials() {
         .count();
     assert!(requests >= 17, "every request has its line: {logged}");
     assert!(logged.contains("\"WARN\""), "faults are told: {logged}");
-    let secret = app.token.rsplit('_').next().unwrap();
+    let secret = app.secret();
     for canary in [CANARY, secret, "sk-upstream-invented"] {
         let found: Vec<&str> = logged
             .lines()

@@ -57,6 +57,12 @@ impl Drop for TestApp {
 }
 
 impl TestApp {
+    /// The secret part of the token. It may hold the character that stands before it.
+    pub(crate) fn secret(&self) -> &str {
+        let secret = self.token.splitn(4, '_').nth(3);
+        secret.expect("a token has four parts")
+    }
+
     /// Starts a service in front of `upstream` (a base URL).
     pub(crate) async fn start(upstream: &str) -> Self {
         Self::with(upstream, |_| {}, Overrides::default()).await

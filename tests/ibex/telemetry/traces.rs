@@ -185,7 +185,7 @@ async fn a_request_leaves_its_spans() {
     assert_eq!(sent.values("tracestate"), ["vendor=1"]);
 
     let body = String::from_utf8_lossy(&request.body).into_owned();
-    let secret = app.token.rsplit('_').next().unwrap();
+    let secret = app.secret();
     for canary in ["quillwort", secret, "sk-upstream-invented", "sk-collector"] {
         assert!(!body.contains(canary), "{canary}");
     }
