@@ -125,7 +125,7 @@ pub(super) async fn run(
         &scratch,
         provider.local_addr().map_err(|e| failed(&e))?,
     );
-    telemetry::init(&config.log).map_err(|e| failed(&e))?;
+    let _logging = telemetry::init(&config.log).map_err(|e| failed(&e))?;
     let signals = serve::Signals::take()?;
     let opened = open(config).await?;
     let app = opened.app()?;

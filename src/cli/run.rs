@@ -64,15 +64,16 @@ async fn dispatch(cli: Cli, env: &Variables) -> Result<(), CliError> {
         }
         Command::Serve => {
             let loaded = config::load(file.as_deref(), env)?;
-            let level = telemetry::init(&loaded.config.log);
-            let level = level.map_err(|e| CliError::Failed(e.to_string()))?;
+            let logging = telemetry::init(&loaded.config.log);
+            let logging = logging.map_err(|e| CliError::Failed(e.to_string()))?;
+            let _written_in_the_end = logging.lines;
             serve::warn_of(&loaded.warnings);
             let signals = serve::Signals::take()?;
             // The file that was found must still be there when it is read again: without it every rule would be gone.
             let source = Source {
                 file: loaded.file,
                 env: env.clone(),
-                level,
+                level: logging.level,
             };
             serve::run(open(loaded.config).await?, source, signals).await
         }

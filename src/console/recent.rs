@@ -74,6 +74,8 @@ pub struct Entry {
     pub id: Uuid,
     /// What was known of it.
     pub about: About,
+    /// Whether its plan was left behind because too many requests were under way.
+    pub crowded: bool,
     /// How its context came out.
     pub status: ContextStatus,
     /// How it ended.
@@ -103,25 +105,36 @@ pub(super) struct Recent(Arc<Ring>);
 struct Ring {
     places: Box<[Mutex<Option<Arc<Entry>>>]>,
     next: AtomicUsize,
+    /// Requests under way.
+    open: AtomicUsize,
 }
 
 impl Recent {
     /// A ring of this many places; none for 0.
     pub(super) fn new(places: usize) -> Option<Self> {
         let places: Box<[_]> = (0..places).map(|_| Mutex::new(None)).collect();
-        let next = AtomicUsize::new(0);
-        (!places.is_empty()).then(|| Self(Arc::new(Ring { places, next })))
+        let ring = |places| Ring {
+            places,
+            next: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+        };
+        (!places.is_empty()).then(|| Self(Arc::new(ring(places))))
     }
 
     pub(super) fn room(&self) -> usize {
         self.0.places.len()
     }
 
-    /// A request that has not ended.
+    /// A request that has not ended. Where more are under way than there are places it leaves its plan behind: thousands of open
+    /// streams would hold thousands of plans, for a ring that shows a few hundred.
     pub(super) fn note(&self, status: ContextStatus, about: About) -> Noted {
+        let open = self.0.open.fetch_add(1, Ordering::AcqRel);
+        let crowded = open >= self.room() && about.plan.is_some();
+        let plan = about.plan.filter(|_| !crowded);
         let entry = Entry {
             id: Uuid::new_v4(),
-            about,
+            about: About { plan, ..about },
+            crowded,
             status,
             ended: Ended::default(),
         };
@@ -198,6 +211,7 @@ impl Noted {
 
 impl Drop for Noted {
     fn drop(&mut self) {
+        self.ring.open.fetch_sub(1, Ordering::AcqRel);
         if let Some(entry) = self.entry.take() {
             self.ring.push(entry);
         }
@@ -206,6 +220,7 @@ impl Drop for Noted {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -214,8 +229,10 @@ mod tests {
 
     use super::{About, Recent};
     use crate::auth::Scope;
+    use crate::config::Layout;
     use crate::ids::{AgentId, OrgId, RequestId, SessionId};
-    use crate::request::context::plan::ContextStatus;
+    use crate::request::context::budget::Budget;
+    use crate::request::context::plan::{ContextPlan, ContextStatus, Level, TokenAccount};
     use crate::session::Lane;
 
     fn about(name: &str) -> About {
@@ -228,6 +245,22 @@ mod tests {
             lane: Lane::new("openai", "gpt-4o"),
             stream: false,
             plan: None,
+        }
+    }
+
+    fn plan() -> ContextPlan {
+        ContextPlan {
+            status: ContextStatus::Full,
+            level: Level::L0,
+            reason: None,
+            layout: Layout::Stable,
+            branches: BTreeMap::new(),
+            budget: Budget::default(),
+            memories: Vec::new(),
+            pack: None,
+            tokens: TokenAccount::default(),
+            timings_ms: BTreeMap::new(),
+            session: None,
         }
     }
 
@@ -252,6 +285,26 @@ mod tests {
         }
         let kept: Vec<RequestId> = ["r7", "r6", "r5"].map(|n| n.parse().unwrap()).to_vec();
         assert_eq!(names(&ring), kept);
+    }
+
+    #[test]
+    fn no_more_plans_are_held_than_there_are_places() {
+        let ring = Recent::new(2).unwrap();
+        let note = |name| {
+            let about = About {
+                plan: Some(Box::new(plan())),
+                ..about(name)
+            };
+            ring.note(ContextStatus::Full, about)
+        };
+        let open = ["r1", "r2", "r3"].map(note);
+        drop(open);
+        let first = note("r4");
+        drop(first);
+        let kept = ring.newest(|_| true);
+        let kept = kept.iter().map(|e| (e.about.plan.is_some(), e.crowded));
+        let expected = [(true, false), (false, true)];
+        assert_eq!(kept.collect::<Vec<_>>(), expected, "r4, r3");
     }
 
     #[test]

@@ -23,7 +23,7 @@ const UNKNOWN: f64 = 1.0;
 const MARGIN: f64 = 1.05;
 /// How much of the old ratio stays when a lower one is seen.
 const INERTIA: f64 = 0.9;
-/// A ratio that is this near to the known one teaches nothing beside the margin, and costs a write with every answer.
+/// A ratio that is lower by so small a share teaches nothing beside the margin, and costs a write with every answer.
 const ALIKE: f64 = 0.002;
 /// No provider's template and vocabulary are further off than this; a usage that says so counts something else.
 const RATIOS: RangeInclusive<f64> = 0.5..=4.0;
@@ -74,7 +74,8 @@ impl Estimator {
         let seen = actual as f64 / f64::from(raw);
         let within = seen.clamp(*RATIOS.start(), *RATIOS.end());
         let known = self.ratios.get(model);
-        if known.is_some_and(|known| (known / within - 1.0).abs() < ALIKE) {
+        // A higher one is taken at once, however little higher it is.
+        if known.is_some_and(|known| within <= known && known / within - 1.0 < ALIKE) {
             return Some(seen);
         }
         self.ratios.entry_by_ref(model).and_upsert_with(|old| {

@@ -35,7 +35,9 @@ impl QueryVector {
             found,
         };
         #[cfg(target_arch = "x86_64")]
-        if let Some(simd) = pulp::x86::V3::try_new() {
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            return simd.vectorize(wide::Scan { simd, scan });
+        } else if let Some(simd) = pulp::x86::V3::try_new() {
             return simd.vectorize(wide::Scan { simd, scan });
         }
         Arch::new().dispatch(scan);
@@ -120,75 +122,107 @@ fn as_float(sum: i32) -> f32 {
     sum as f32
 }
 
-/// The same products by the instruction that multiplies sixteen pairs and adds neighbours up. Left to itself the compiler widens every
-/// product to 32 bits first, which takes twice as long.
+/// The same products by the instruction that multiplies pairs and adds neighbours up. Left to itself the compiler widens every product to
+/// 32 bits first, which takes twice as long.
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use pulp::x86::V3;
-    use pulp::{NullaryFnOnce, i8x16, i16x16, i32x8};
+    use pulp::x86::{V3, V4};
+    use pulp::{NullaryFnOnce, i8x16, i8x32, i16x16, i16x32, i32x8};
 
     use super::as_float;
 
-    /// Elements of one step: four independent sums hide the latency of the additions.
+    /// Elements of one step: several independent sums hide the latency of the additions.
     const STEP: usize = 64;
 
-    pub(super) struct Scan<'a> {
-        pub(super) simd: V3,
+    /// A set of instructions that has it.
+    pub(super) trait Pairs: Copy {
+        fn product(self, query: &[i16], row: &[i8]) -> i32;
+    }
+
+    pub(super) struct Scan<'a, S> {
+        pub(super) simd: S,
         pub(super) scan: super::Scan<'a>,
     }
 
-    impl NullaryFnOnce for Scan<'_> {
+    impl<S: Pairs> NullaryFnOnce for Scan<'_, S> {
         type Output = ();
 
         #[inline(always)]
         fn call(self) {
             self.scan.run(
                 #[inline(always)]
-                |query, row| product(self.simd, query, row),
+                |query, row| self.simd.product(query, row),
             );
         }
     }
 
-    pub(super) struct Dot<'a> {
-        pub(super) simd: V3,
+    pub(super) struct Dot<'a, S> {
+        pub(super) simd: S,
         pub(super) dot: super::Dot<'a>,
     }
 
-    impl NullaryFnOnce for Dot<'_> {
+    impl<S: Pairs> NullaryFnOnce for Dot<'_, S> {
         type Output = f32;
 
         #[inline(always)]
         fn call(self) -> f32 {
             let super::Dot { query, row } = self.dot;
-            as_float(product(self.simd, &query.levels, row)) * query.scale
+            as_float(self.simd.product(&query.levels, row)) * query.scale
         }
     }
 
-    #[inline(always)]
-    fn product(simd: V3, query: &[i16], row: &[i8]) -> i32 {
-        let (query_steps, query_rest) = query.as_chunks::<STEP>();
-        let (row_steps, row_rest) = row.as_chunks::<STEP>();
-        let [mut s0, mut s1, mut s2, mut s3] = [simd.splat_i32x8(0); 4];
-        for (query, row) in query_steps.iter().zip(row_steps) {
-            let [q0, q1, q2, q3]: [i16x16; 4] = pulp::cast(*query);
-            let [r0, r1, r2, r3]: [i8x16; 4] = pulp::cast(*row);
-            s0 = step(simd, s0, q0, r0);
-            s1 = step(simd, s1, q1, r1);
-            s2 = step(simd, s2, q2, r2);
-            s3 = step(simd, s3, q3, r3);
+    impl Pairs for V4 {
+        #[inline(always)]
+        fn product(self, query: &[i16], row: &[i8]) -> i32 {
+            let (query_steps, query_rest) = query.as_chunks::<STEP>();
+            let (row_steps, row_rest) = row.as_chunks::<STEP>();
+            let [mut s0, mut s1] = [self.splat_i32x16(0); 2];
+            for (query, row) in query_steps.iter().zip(row_steps) {
+                let [q0, q1]: [i16x32; 2] = pulp::cast(*query);
+                let [r0, r1]: [i8x32; 2] = pulp::cast(*row);
+                let pairs = |query, row| {
+                    let row = self.convert_i8x32_to_i16x32(row);
+                    self.multiply_wrapping_add_adjacent_i16x32(query, row)
+                };
+                s0 = self.wrapping_add_i32x16(s0, pairs(q0, r0));
+                s1 = self.wrapping_add_i32x16(s1, pairs(q1, r1));
+            }
+            let halves: [i32x8; 2] = pulp::cast(self.wrapping_add_i32x16(s0, s1));
+            sum(*self, halves) + super::product(query_rest, row_rest)
         }
-        let all = simd.wrapping_add_i32x8(
-            simd.wrapping_add_i32x8(s0, s1),
-            simd.wrapping_add_i32x8(s2, s3),
-        );
-        let [a, b, c, d, e, f, g, h]: [i32; 8] = pulp::cast(all);
-        (a + b) + (c + d) + (e + f) + (g + h) + super::product(query_rest, row_rest)
     }
 
+    impl Pairs for V3 {
+        #[inline(always)]
+        fn product(self, query: &[i16], row: &[i8]) -> i32 {
+            let (query_steps, query_rest) = query.as_chunks::<STEP>();
+            let (row_steps, row_rest) = row.as_chunks::<STEP>();
+            let [mut s0, mut s1, mut s2, mut s3] = [self.splat_i32x8(0); 4];
+            for (query, row) in query_steps.iter().zip(row_steps) {
+                let [q0, q1, q2, q3]: [i16x16; 4] = pulp::cast(*query);
+                let [r0, r1, r2, r3]: [i8x16; 4] = pulp::cast(*row);
+                let pairs = |query, row| {
+                    let row = self.convert_i8x16_to_i16x16(row);
+                    self.multiply_wrapping_add_adjacent_i16x16(query, row)
+                };
+                s0 = self.wrapping_add_i32x8(s0, pairs(q0, r0));
+                s1 = self.wrapping_add_i32x8(s1, pairs(q1, r1));
+                s2 = self.wrapping_add_i32x8(s2, pairs(q2, r2));
+                s3 = self.wrapping_add_i32x8(s3, pairs(q3, r3));
+            }
+            let halves = [
+                self.wrapping_add_i32x8(s0, s1),
+                self.wrapping_add_i32x8(s2, s3),
+            ];
+            sum(self, halves) + super::product(query_rest, row_rest)
+        }
+    }
+
+    /// The sum of all.
     #[inline(always)]
-    fn step(simd: V3, sum: i32x8, query: i16x16, row: i8x16) -> i32x8 {
-        let row = simd.convert_i8x16_to_i16x16(row);
-        simd.wrapping_add_i32x8(sum, simd.multiply_wrapping_add_adjacent_i16x16(query, row))
+    fn sum(simd: V3, [low, high]: [i32x8; 2]) -> i32 {
+        let [a, b, c, d, e, f, g, h]: [i32; 8] = pulp::cast(simd.wrapping_add_i32x8(low, high));
+        (a + b) + (c + d) + (e + f) + (g + h)
     }
 }
 

@@ -40,6 +40,8 @@ struct RequestView<'a> {
     packed: usize,
     excluded: usize,
     tokens: Option<TokenAccount>,
+    /// There was a plan, and it was not kept: too many requests were under way.
+    crowded: bool,
     #[serde(flatten)]
     ended: Ended,
 }
@@ -67,6 +69,7 @@ impl<'a> RequestView<'a> {
             packed: count(Decision::Packed),
             excluded: count(Decision::Excluded),
             tokens: plan.map(|plan| plan.tokens),
+            crowded: entry.crowded,
             ended: entry.ended,
         }
     }

@@ -1,4 +1,4 @@
-//! Figures of the process itself, read when they are asked for: `/proc` on Linux, nothing elsewhere.
+//! Figures of the process itself, read when they are asked for: its log, and `/proc` on Linux.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::catalogue::{self, Kind, Spec};
+use crate::telemetry::logs;
 
 /// Reads and writes the figures.
 #[derive(Debug)]
@@ -20,7 +21,9 @@ enum Figure {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let figures = figures().unwrap_or_default();
+        let lost = Figure::Whole(logs::lost());
+        let mut figures = figures().unwrap_or_default();
+        figures.push((&catalogue::LOG_LINES_LOST, lost));
         for (spec, figure) in figures {
             let kind = match spec.kind {
                 Kind::Counter => MetricType::Counter,

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Ibex;
-use super::process::Running;
+use super::process::{Running, Unread};
 use super::serving::{client, eventually, started};
 use crate::support::Client;
 
@@ -83,6 +83,33 @@ fn what_is_odd_about_a_configuration_is_a_line_of_the_log() {
     for line in told {
         assert!(serde_json::from_str::<Value>(&line).is_ok(), "{line}");
     }
+}
+
+/// A log shipper may hang, and a pipe holds some hundred lines.
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_nobody_up() {
+    let ibex = Ibex::new();
+    ibex.json(&["init"]);
+    ibex.write("ibex.toml", PROVIDER);
+    let mut command = ibex.command(&["serve"]);
+    command.envs([
+        ("IBEX_SERVER__LISTEN", "127.0.0.1:0"),
+        ("IBEX_LOG__FORMAT", "json"),
+    ]);
+    let mut server = Unread::start(&mut command);
+    let client = Client::new(server.address.parse().unwrap());
+    let asked = 500;
+    for _ in 0..asked {
+        assert_eq!(client.get("/nowhere").await.status, StatusCode::NOT_FOUND);
+    }
+    let scraped = client.get("/metrics").await;
+    assert!(memchr::memmem::find(&scraped.body, b"\nibex_log_lines_lost_total 0").is_some());
+    server.signal("TERM");
+    let rest = server.rest();
+    let told = rest
+        .lines()
+        .filter(|line| line.contains("\"route\":\"none\""));
+    assert_eq!(told.count(), asked, "nothing is lost, to the last line");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A process that keeps running while a test talks to it.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 /// A running process and the lines that it writes. Dropping it kills it.
@@ -9,6 +9,64 @@ pub(crate) struct Running {
     child: Child,
     pub(crate) stdout: Lines,
     pub(crate) stderr: Lines,
+}
+
+/// A server whose log is read up to its address, and then no more. Dropping it kills it.
+pub(crate) struct Unread {
+    child: Child,
+    pub(crate) address: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Unread {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if let Some(address) = line["address"].as_str() {
+                break address.to_owned();
+            }
+        };
+        Self {
+            child,
+            address,
+            stderr,
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// The rest of the log, to its end.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        rest
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// Sends a signal by its name.
+fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &process.to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success(), "kill -{name}");
 }
 
 /// The lines of one output, read as they come so that the process never waits.
@@ -71,11 +129,7 @@ impl Running {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &self.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(sent.success(), "kill -{name}");
+        signal(self.id(), name);
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {

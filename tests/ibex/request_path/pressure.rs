@@ -106,7 +106,7 @@ impl Service {
                 .and_then(|port| format!("127.0.0.1:{port}").parse().ok());
             seen.push_str(&line);
         }
-        // The log goes on being read, so that the service never waits for it.
+        // The log goes on being read, so that no line is lost.
         std::thread::spawn(move || log.lines().count());
         Self {
             child,

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use ibex::telemetry::JsonLine;
 use parking_lot::Mutex;
 use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, set_default};
@@ -23,7 +24,7 @@ impl Log {
     pub(crate) fn captured(filter: &str) -> (Self, Capturing) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
-            .json()
+            .event_format(JsonLine)
             .with_env_filter(filter)
             .with_writer(log.clone())
             .finish();

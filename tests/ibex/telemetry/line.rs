@@ -20,14 +20,15 @@ impl Lines {
         let text = self.0.text();
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for line in text.lines() {
-            let line: Value = serde_json::from_str(line).unwrap();
-            let mut fields = line["fields"].clone();
-            if fields["message"] != "request" {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            if line["message"] != "request" {
                 continue;
             }
-            fields.as_object_mut().unwrap().remove("message");
-            let id = fields["request_id"].as_str().unwrap().to_owned();
-            found.entry(id).or_default().push(fields);
+            for every_event in ["timestamp", "level", "message", "target"] {
+                assert!(line.as_object_mut().unwrap().remove(every_event).is_some());
+            }
+            let id = line["request_id"].as_str().unwrap().to_owned();
+            found.entry(id).or_default().push(line);
         }
         found
     }

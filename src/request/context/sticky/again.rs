@@ -74,7 +74,9 @@ impl Restore {
             nonce: record.nonce_epoch,
             reason: record.reason,
         };
-        let opening = self.press().opening(&self.owner, epoch, pinned, &snapshot);
+        let press = self.press();
+        let elements = press.together(&snapshot);
+        let opening = press.opening(&self.owner, epoch, pinned, elements);
         // Without all of its memories it cannot hash to the same; what is left is what the next epoch has.
         let whole = snapshot.len() == record.snapshot.len();
         Ok((!whole || *opening.sha256() == record.sha256).then_some(opening))
@@ -92,7 +94,8 @@ impl Restore {
             .filter_map(|id| memories.get(id))
             .collect();
         let press = self.press();
-        let recall = press.recall(&self.owner, record.nonce_epoch, &record.anchor, &recalled);
+        let nonce = press.secret.nonce(&self.owner, record.nonce_epoch);
+        let recall = press.recall(&nonce, &record.anchor, &recalled);
         let state: Option<StateDelta> = match record.state {
             None => None,
             Some((from, to)) => {

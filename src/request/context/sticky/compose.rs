@@ -16,14 +16,13 @@ use crate::request::context::place::takes_block;
 use crate::request::context::plan::ContextPlan;
 use crate::request::context::rank::{RankSettings, rank};
 use crate::request::context::retrieve::Found;
-use crate::request::context::said::Said;
 use crate::session::{
     Block, Opening, OpeningParts, Outcome, RotationReason, SessionKey, StateDelta, Turn,
 };
 use crate::store::shared::{BlockFate, Held, Known};
 use crate::tokens::Count;
 
-use super::render::{Epoch, Pinned, Press};
+use super::render::{Epoch, Pinned, Press, Snapshot};
 
 /// What has to be done to Region A before the request goes out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,18 +193,21 @@ impl Inputs<'_> {
             reason: (self.lost > 0).then_some(RotationReason::StateLost),
         };
         let opened = if degraded {
-            Vec::new()
+            Snapshot::default()
         } else {
-            self.snapshot()
+            let offered = self.found.snapshot.iter().flatten();
+            let current = offered.filter(|memory| memory.is_current(self.now));
+            self.press.snapshot(&current.collect::<Vec<_>>())
         };
-        let memories: Vec<&Memory> = opened.iter().map(Arc::as_ref).collect();
-        let opening = self.press.opening(self.owner, epoch, pinned, &memories);
+        let opening = self
+            .press
+            .opening(self.owner, epoch, pinned, opened.elements);
         let change = if degraded {
             Change::Unfrozen
         } else {
             Change::Open
         };
-        (Arc::new(opening), change, opened)
+        (Arc::new(opening), change, opened.memories)
     }
 
     /// Region A as this reader may see it: a preview for somebody who may not read directives names the version instead.
@@ -233,24 +235,6 @@ impl Inputs<'_> {
             hidden: true,
         };
         Arc::new(self.press.redirected(held, epoch, Some(pinned)))
-    }
-
-    /// The memories that a session opens with: by standing, as many as fit.
-    fn snapshot(&self) -> Vec<Arc<Memory>> {
-        let settings = self.press.settings;
-        let mut left = settings.snapshot_tokens;
-        let mut said = Said::default();
-        let members = self.found.snapshot.iter().flatten();
-        members
-            .filter(|memory| {
-                let tokens = memory.tokens.of(self.profile.family);
-                let fits = tokens <= left && memory.is_current(self.now) && said.is_news(memory);
-                left -= if fits { tokens } else { 0 };
-                fits
-            })
-            .take(settings.snapshot_items)
-            .cloned()
-            .collect()
     }
 
     /// An opening that lost its snapshot for want of room, and how it comes into force.
@@ -289,9 +273,7 @@ impl Inputs<'_> {
     fn block(&self, opening: &Opening, chosen: &Chosen<'_>) -> Option<Arc<Block>> {
         let anchor = self.turns.last()?.anchor;
         let memories: Vec<&Memory> = chosen.memories.iter().map(|r| &*r.memory).collect();
-        let recall = self
-            .press
-            .recall(self.owner, opening.nonce_epoch, &anchor, &memories);
+        let recall = self.press.recall(&opening.nonce, &anchor, &memories);
         let (nonce_epoch, state) = (opening.nonce_epoch, self.state.clone());
         Press::block(self.owner, nonce_epoch, self.known, recall, state)
     }
@@ -329,7 +311,7 @@ pub(super) fn bare(
         nonce: 1,
         reason: None,
     };
-    press.opening(owner, epoch, directive, &[])
+    press.opening(owner, epoch, directive, None)
 }
 
 /// The status of a request that goes out with the directive alone.

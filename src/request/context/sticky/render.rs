@@ -12,20 +12,23 @@ use crate::config::ContextConfig;
 use crate::ids::{AgentId, MemoryId, OrgId};
 use crate::memory::Memory;
 use crate::openai::edits::json_inner;
+use crate::request::context::said::Said;
 use crate::request::context::{envelope, regions};
 use crate::session::working_state::{self, WorkingState};
 use crate::session::{
     Anchor, Block, Element, Elements, Enveloped, Opening, OpeningParts, RotationReason, SessionKey,
-    SessionSecret, StateDelta, Text,
+    SessionNonce, SessionSecret, StateDelta, Text,
 };
 use crate::tokens::{Counter, Family, Tally};
 
-/// Rendered text that many sessions share: heads by directive version, memories, and the snapshots they make up. Bounded in bytes.
+/// Rendered text that many sessions share: heads by directive version, memories, the snapshots they make up, and which of the memories
+/// that are offered make one up. Bounded in bytes.
 #[derive(Clone)]
 pub struct Renderings {
     heads: Cache<HeadKey, Arc<Head>, RandomState>,
     elements: Cache<Key, Arc<Element>, RandomState>,
     snapshots: Cache<Vec<Key>, Arc<Elements>, RandomState>,
+    choices: Cache<Vec<Key>, Arc<Choice>, RandomState>,
 }
 
 /// A memory at a revision, counted for a model.
@@ -40,7 +43,23 @@ struct Head {
     cost: Tally,
 }
 
-/// Bytes of each of the three.
+/// What is taken of the memories that are offered.
+#[derive(Debug)]
+struct Choice {
+    /// Their places among those, in order.
+    places: Box<[usize]>,
+    elements: Option<Arc<Elements>>,
+}
+
+/// The memories that a session opens with.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) memories: Vec<Arc<Memory>>,
+    /// The same, rendered.
+    pub(super) elements: Option<Arc<Elements>>,
+}
+
+/// Bytes of each of the four.
 const KEPT: u64 = 32 << 20;
 /// What an entry weighs besides its text.
 const ENTRY: usize = 128;
@@ -65,7 +84,15 @@ impl Default for Renderings {
                 .build_with_hasher(RandomState::default()),
             snapshots: Cache::builder()
                 .max_capacity(KEPT)
-                .weigher(move |_, elements: &Arc<Elements>| weight(elements.len()))
+                .weigher(move |key: &Vec<Key>, elements: &Arc<Elements>| {
+                    weight(size_of_val(&**key) + elements.len())
+                })
+                .build_with_hasher(RandomState::default()),
+            choices: Cache::builder()
+                .max_capacity(KEPT)
+                .weigher(move |key: &Vec<Key>, choice: &Arc<Choice>| {
+                    weight(size_of_val(&**key) + size_of_val(&*choice.places))
+                })
                 .build_with_hasher(RandomState::default()),
         }
     }
@@ -76,6 +103,7 @@ impl Renderings {
     pub fn forget(&self) {
         self.elements.invalidate_all();
         self.snapshots.invalidate_all();
+        self.choices.invalidate_all();
     }
 }
 
@@ -117,11 +145,10 @@ impl Press<'_> {
         owner: &Arc<SessionKey>,
         epoch: Epoch,
         directive: Option<Pinned<'_>>,
-        snapshot: &[&Memory],
+        snapshot: Option<Arc<Elements>>,
     ) -> Opening {
         let nonce = self.secret.nonce(owner, epoch.nonce);
         let head = self.head(owner, directive);
-        let snapshot = self.snapshot(snapshot);
         Opening::new(OpeningParts {
             owner: Arc::clone(owner),
             epoch: epoch.number,
@@ -154,18 +181,16 @@ impl Press<'_> {
         })
     }
 
-    /// The recalled memories of a turn.
+    /// The recalled memories of a turn, under the nonce of its epoch.
     pub(super) fn recall(
         &self,
-        owner: &SessionKey,
-        nonce_epoch: u32,
+        nonce: &SessionNonce,
         anchor: &Anchor,
         memories: &[&Memory],
     ) -> Option<Enveloped> {
         let elements = Arc::new(Elements::new(&self.elements(memories))?);
-        let nonce = self.secret.nonce(owner, nonce_epoch);
         let assembly = self.secret.assembly(anchor);
-        Some(envelope::recall(&nonce, &assembly, elements, self.family))
+        Some(envelope::recall(nonce, &assembly, elements, self.family))
     }
 
     /// A change of the working state; nothing when there is none.
@@ -223,17 +248,53 @@ impl Press<'_> {
         self.renderings.heads.get_with(key, write)
     }
 
+    /// Of the memories that a session may open with, best first, those that fit and say what none before them says. Sessions that are
+    /// offered the same take the same, so it is found out once.
+    pub(super) fn snapshot(&self, offered: &[&Arc<Memory>]) -> Snapshot {
+        let choose = || Arc::new(self.choice(offered));
+        let choice = if self.counter.is_ready(self.family) {
+            let key = self.key(offered.iter().map(|memory| &***memory));
+            self.renderings.choices.get_with(key, choose)
+        } else {
+            choose()
+        };
+        let taken = choice.places.iter().filter_map(|place| offered.get(*place));
+        Snapshot {
+            memories: taken.map(|memory| Arc::clone(memory)).collect(),
+            elements: choice.elements.clone(),
+        }
+    }
+
+    fn choice(&self, offered: &[&Arc<Memory>]) -> Choice {
+        let mut left = self.settings.snapshot_tokens;
+        let mut said = Said::default();
+        let taken = offered.iter().enumerate().filter(|(_, memory)| {
+            let tokens = memory.tokens.of(self.family);
+            let fits = tokens <= left && said.is_news(memory);
+            left -= if fits { tokens } else { 0 };
+            fits
+        });
+        let taken = taken.take(self.settings.snapshot_items);
+        let (places, memories): (Vec<usize>, Vec<&Memory>) =
+            taken.map(|(place, memory)| (place, &***memory)).unzip();
+        Choice {
+            places: places.into(),
+            elements: self.together(&memories),
+        }
+    }
+
     /// Sessions that open with the same memories share their text.
-    fn snapshot(&self, memories: &[&Memory]) -> Option<Arc<Elements>> {
+    pub(super) fn together(&self, memories: &[&Memory]) -> Option<Arc<Elements>> {
         let write = || Some(Arc::new(Elements::new(&self.elements(memories))?));
         if !self.counter.is_ready(self.family) {
             return write();
         }
-        let key: Vec<Key> = memories
-            .iter()
-            .map(|m| (m.id, m.revision, self.family))
-            .collect();
+        let key = self.key(memories.iter().copied());
         self.renderings.snapshots.optionally_get_with(key, write)
+    }
+
+    fn key<'m>(&self, memories: impl Iterator<Item = &'m Memory>) -> Vec<Key> {
+        memories.map(|m| (m.id, m.revision, self.family)).collect()
     }
 
     fn elements(&self, memories: &[&Memory]) -> Vec<Arc<Element>> {

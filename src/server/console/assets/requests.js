@@ -76,7 +76,9 @@ export function request(root, viewer, id) {
       let found = await call(path);
       // The memories of a user are read in their name.
       if (found.user && !viewer.user) found = await call(path, { user: found.user });
-      const none = empty("No plan", `${reasonText(found.reason) ?? "Memory was skipped or switched off for this request"}, so nothing was assembled.`);
+      const none = found.crowded
+        ? empty("Plan not kept", "More requests were under way at that moment than this process keeps plans for.")
+        : empty("No plan", `${reasonText(found.reason) ?? "Memory was skipped or switched off for this request"}, so nothing was assembled.`);
       show(body, summary(found), found.plan ? planView(found.plan, found.memories) : none);
     } catch (fault) {
       if (fault.status === 404) show(body, empty("Not kept any more", "Newer requests have taken its place, or it is of another agent or user."));
