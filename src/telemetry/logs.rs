@@ -3,8 +3,9 @@
 //! Lines are handed to a thread that writes them. Whoever reads standard error may stop reading (a log shipper that hangs, a full disk, a
 //! terminal on hold), and a thread that serves requests must not wait for that: lines that find no room are dropped and counted.
 
-use std::io::{self, BufWriter, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,11 +25,44 @@ const WAITING: usize = 8_192;
 /// Bytes that are written at once when there is more than one line.
 const BATCH: usize = 64 << 10;
 
-static LOST: OnceLock<ErrorCounter> = OnceLock::new();
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+static UNWRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that found no room.
+/// Lines that found no room, and lines that could not be written.
 pub(super) fn lost() -> u64 {
-    LOST.get().map_or(0, |lost| lost.dropped_lines() as u64)
+    let dropped = DROPPED
+        .get()
+        .map_or(0, |lines| lines.dropped_lines() as u64);
+    dropped + UNWRITTEN.load(Ordering::Relaxed)
+}
+
+/// Writes the lines that have come together at once. A fault costs these lines and is no fault of whoever logs.
+#[derive(Debug)]
+struct Batches<W> {
+    to: W,
+    waiting: Vec<u8>,
+    lines: u64,
+}
+
+impl<W: Write> Write for Batches<W> {
+    /// Takes a line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.waiting.extend_from_slice(line);
+        self.lines += 1;
+        if self.waiting.len() >= BATCH {
+            self.flush()?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.to.write_all(&self.waiting).is_err() {
+            UNWRITTEN.fetch_add(self.lines, Ordering::Relaxed);
+        }
+        self.waiting.clear();
+        self.lines = 0;
+        Ok(())
+    }
 }
 
 /// The log of the process.
@@ -65,8 +99,12 @@ fn lines() -> (NonBlocking, WorkerGuard) {
         .buffered_lines_limit(WAITING)
         .lossy(true)
         .thread_name("ibex-log")
-        .finish(BufWriter::with_capacity(BATCH, io::stderr()));
-    LOST.get_or_init(|| lines.error_counter());
+        .finish(Batches {
+            to: io::stderr(),
+            waiting: Vec::new(),
+            lines: 0,
+        });
+    DROPPED.get_or_init(|| lines.error_counter());
     (lines, guard)
 }
 
@@ -98,4 +136,48 @@ pub fn init(config: &LogConfig) -> Result<Logging, LogError> {
         level: LogLevel(handle),
         lines: guard,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use super::{BATCH, Batches, lost};
+
+    /// Takes so many bytes.
+    struct Small(Vec<u8>, usize);
+
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.1.saturating_sub(self.0.len()).min(bytes.len());
+            if room == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.extend_from_slice(&bytes[..room]);
+            Ok(room)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_and_are_no_fault() {
+        let mut lines = Batches {
+            to: Small(Vec::new(), BATCH + 2),
+            waiting: Vec::new(),
+            lines: 0,
+        };
+        lines.write_all(b"a\n").unwrap();
+        assert!(lines.to.0.is_empty(), "it waits for others");
+        lines.write_all(&vec![b'b'; BATCH]).unwrap();
+        assert_eq!((lines.to.0.len(), lost()), (BATCH + 2, 0));
+        lines.write_all(b"c\n").unwrap();
+        lines.write_all(b"d\n").unwrap();
+        lines.flush().unwrap();
+        assert_eq!(lost(), 2);
+        lines.flush().unwrap();
+        assert_eq!(lost(), 2);
+    }
 }

@@ -94,7 +94,7 @@ catalogue! {
 
     QUEUE_DEPTH = Gauge "ibex_queue_depth" Things [QUEUE] "What waits in this process to be worked on";
     TRACE_SPANS = Counter "ibex_trace_spans" Things [SPANS] "Spans that the collector took, that it refused or did not take in time, and that found no room in the queue";
-    LOG_LINES_LOST = Counter "ibex_log_lines_lost" Things [] "Log lines that were dropped because standard error was not read in time";
+    LOG_LINES_LOST = Counter "ibex_log_lines_lost" Things [] "Log lines that were dropped because standard error was not read in time, or that could not be written";
 
     CONFIG_CURRENT = Gauge "ibex_config_current" Things [] "1 while the configuration in force is the one that was read last; 0 after a reload that found faults, or keys that wait for a restart";
     BUILD = Gauge "ibex_build_info" Things [VERSION, ONNX] "Always 1; its labels say what runs";
