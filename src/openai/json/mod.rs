@@ -3,6 +3,7 @@
 //!
 //! It accepts what `serde_json` accepts, neither more nor less; escapes of lone surrogates are legal JSON and pass.
 
+mod plain;
 mod text;
 
 #[cfg(test)]
@@ -11,7 +12,7 @@ mod tests;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memchr2;
+use plain::plain;
 
 /// Containers nested deeper than this are refused: `serde_json`'s own limit, and what keeps the recursion below bounded.
 pub const MAX_DEPTH: u8 = 127;
@@ -124,7 +125,8 @@ impl<'a> Scanner<'a> {
     /// # Errors
     /// [`JsonFault::NotUtf8`].
     pub fn new(bytes: &'a [u8]) -> Result<Self, JsonFault> {
-        std::str::from_utf8(bytes).map_err(|_| JsonFault::NotUtf8)?;
+        // Many bytes at a time, also where they are not ASCII.
+        simdutf8::basic::from_utf8(bytes).map_err(|_| JsonFault::NotUtf8)?;
         Ok(Self::resume(bytes, 0))
     }
 
@@ -194,29 +196,25 @@ impl<'a> Scanner<'a> {
         let start = self.at - 1;
         let (mut escaped, mut odd) = (false, false);
         loop {
-            let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let Some((plain, rest)) =
-                memchr2(b'"', b'\\', rest).and_then(|end| rest.split_at_checked(end))
-            else {
-                return Err(JsonFault::Truncated);
-            };
-            // A fold without an early exit is what the compiler turns into vector code.
-            if plain
-                .iter()
-                .fold(false, |found, byte| found | (*byte < 0x20))
-            {
-                return Err(JsonFault::Syntax { at: self.at });
+            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(RawStr {
+                        range: start..self.at,
+                        escaped,
+                        odd,
+                    });
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    escaped = true;
+                    odd |= self.escape()?;
+                }
+                // A control character.
+                Some(_) => return Err(JsonFault::Syntax { at: self.at }),
+                None => return Err(JsonFault::Truncated),
             }
-            self.at += plain.len() + 1;
-            if rest.first() == Some(&b'"') {
-                return Ok(RawStr {
-                    range: start..self.at,
-                    escaped,
-                    odd,
-                });
-            }
-            escaped = true;
-            odd |= self.escape()?;
         }
     }
 
